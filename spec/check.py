@@ -2,7 +2,8 @@
 
 A model is as expected if TLC explored every state, no property broke, every action was taken and every named situation
 was reached.  A mutant (a model with a guard off) is as expected if the property breaks that `guards.toml` names, or if
-it holds where `guards.toml` says that the guard is redundant.
+it holds where `guards.toml` says that the guard is redundant.  A property that breaks with the guard on, too, shows
+nothing about the guard: so each mutant has a control, the same configuration with all guards on, which must hold.
 Results are cached in the user's cache folder under a hash of modules, configuration, options and the TLC jar.
 """
 
@@ -43,18 +44,23 @@ LARGE: Final = 20_000  # states
 
 
 class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a model, or, if `guard` is set, of the mutant without that guard."""
+    """The result of a model, of a control, or, if `guard` is set, of the mutant without that guard.
+
+    `control` is the result of a mutant's control; None if the mutant is to break nothing.
+    """
 
     model: Model
     outcome: TlcResult
     guard: str = ""
     mutant: Mutant | None = None
+    is_control: bool = False
+    control: "ModelResult | None" = None
     cached: bool = False
 
     @property
     def verdict(self) -> Verdict:
         """VALID if the outcome is as the files say, INVALID if not, UNKNOWN if TLC did not decide."""
-        if self.outcome.verdict is Verdict.UNKNOWN:
+        if any(part is not None and part.outcome.verdict is Verdict.UNKNOWN for part in (self, self.control)):
             return Verdict.UNKNOWN
         return Verdict.INVALID if self.faults else Verdict.VALID
 
@@ -65,6 +71,8 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def _faults_of_mutant(self, expected: Mutant) -> Iterator[str]:
         observed, length = self.outcome.broken, len(self.outcome.trace)
+        if self.control is not None and self.control.outcome.broken:
+            yield f"{self.control.outcome.broken} breaks with all guards on, too, so this shows nothing about the guard"
         if expected.breaks and not observed:
             yield f"no property breaks, but guards.toml expects {expected.text}"
         elif expected.breaks and (observed, length) != (expected.breaks, expected.length):
@@ -77,6 +85,7 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
     def _faults_of_model(self) -> Iterator[str]:
         if self.outcome.broken:
             yield f"{self.outcome.broken} breaks"
+        if self.outcome.broken or self.is_control:
             return
         yield from self._state_count_faults(self.model.states, "manifest.toml")
         if self.model.simulate is None:
@@ -104,11 +113,12 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of TLC: a model, or a mutant of it."""
+    """One run of TLC: a model, a mutant of it, or a control."""
 
     model: Model
     guard: str = ""
     mutant: Mutant | None = None
+    is_control: bool = False
 
     @property
     def name(self) -> str:
@@ -137,7 +147,7 @@ def check(
     jobs: int = 0,
     fresh: bool = False,
 ) -> list[ModelResult]:
-    """Check models and mutants, and return the results in the order of their files.
+    """Check models and mutants, and return the results in the order of their files; controls precede the mutants.
 
     `models`: names or folders; None is all of the profile. `guards`: ids; None is all that have mutants.
     A profile includes the ones before it; a model or guard that is named runs regardless of the profile.
@@ -149,7 +159,9 @@ def check(
     tasks = [Task(model=model) for model in _chosen_models(models, profile)]
     for task in tasks:
         check_names(task.model)
-    tasks += _chosen_mutants(guards, profile)
+    mutants = list(_chosen_mutants(guards, profile))
+    tasks += [Task(model=model, is_control=True) for model in _controls(tasks, mutants)]
+    tasks += mutants
 
     def perform(task: Task) -> ModelResult:
         return _perform(task, jobs if task.large else 1, fresh=fresh, on_progress=report_progress)
@@ -159,7 +171,7 @@ def check(
     with ThreadPoolExecutor(jobs) as pool:
         small = list(pool.map(perform, [task for task in tasks if not task.large]))
     sources = {True: iter(large), False: iter(small)}
-    return [next(sources[task.large]) for task in tasks]
+    return _with_controls([next(sources[task.large]) for task in tasks])
 
 
 def known_names() -> Iterator[str]:
@@ -199,6 +211,36 @@ def _chosen_mutants(ids: Sequence[str] | None, profile: Profile) -> Iterator[Tas
                 yield Task(model=find_model(mutant.model, referrer=name), guard=name, mutant=mutant)
 
 
+def control_of(model: Model, mutant: Mutant) -> Model:
+    """Return the configuration of a mutant with all guards on: the row of `manifest.toml` that equals it, or a new one."""
+    constants = {**model.mutants, **mutant.constants}
+    bounds = ", ".join(f"{name} = {value}" for name, value in constants.items())
+    control = Model(
+        name=f"{model.name} with {bounds}" if constants else model.name, module=model.module, cfg=model.cfg,
+        claim="The control of mutants.", bounds=bounds, constants={**model.constants, **constants},
+    )  # fmt: skip
+    rows = (row for row in load_models().values() if row.module == model.module and row.simulate is None)
+    return next((row for row in rows if row.config() == control.config()), control)
+
+
+def _controls(chosen: Sequence[Task], mutants: Sequence[Task]) -> list[Model]:
+    """Return the controls of these mutants that are not among the chosen models."""
+    controls = [control_of(task.model, task.mutant) for task in mutants if task.mutant and task.mutant.breaks]
+    known = {task.model.name for task in chosen}
+    return list({model.name: model for model in controls if model.name not in known}.values())
+
+
+def _with_controls(results: list[ModelResult]) -> list[ModelResult]:
+    """Return the results, those of mutants with the result of their control."""
+    others = {result.model.name: result for result in results if not result.guard}
+    return [
+        msgspec.structs.replace(result, control=others[control_of(result.model, result.mutant).name])
+        if result.mutant and result.mutant.breaks
+        else result
+        for result in results
+    ]
+
+
 def guards_of(folder: str) -> list[Guard]:
     """Return the guards that have a mutant of a model in this folder."""
     return [
@@ -215,7 +257,7 @@ def _perform(task: Task, workers: int, *, fresh: bool, on_progress: Update) -> M
         timeout_s=TIMEOUT_S,
         simulate=simulate,
         small=task.mutant is not None and not task.mutant.redundant,
-        coverage=task.mutant is None and simulate is None,
+        coverage=task.mutant is None and simulate is None and task.model.name in load_models(),
         library=(CONTRACTS, task.model.path.parent),
     )
     config = task.config()
@@ -226,7 +268,9 @@ def _perform(task: Task, workers: int, *, fresh: bool, on_progress: Update) -> M
         on_progress(task.name, Progress(0, 0, 0, 0.0), None)
         outcome = _run(task, config, options, lambda progress: on_progress(task.name, progress, None))
         _write_cached(place, outcome)
-    result = ModelResult(model=task.model, outcome=outcome, guard=task.guard, mutant=task.mutant, cached=cached)
+    result = ModelResult(
+        model=task.model, outcome=outcome, guard=task.guard, mutant=task.mutant, is_control=task.is_control, cached=cached
+    )
     on_progress(task.name, None, result)
     return result
 

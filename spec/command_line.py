@@ -39,6 +39,8 @@ def check_command(
 ) -> None:
     """Model check: every model must hold, and every mutant must break the property that guards.toml names.
 
+    A mutant counts only if its control holds: the same configuration with all guards on.
+
     For a guard that is named, prints the counterexample step by step. Exit code 1 if a result is not as expected.
 
     Examples: highwater spec check · highwater spec check TruncateByEpoch · highwater spec check MCHwTruncation_deep
@@ -98,7 +100,21 @@ def summary(results: "Sequence[ModelResult]", named_guards: Collection[str] = ()
                 **_steps(result, named_guards),
             }
             for result in results
-            if not result.guard
+            if not result.guard and not result.is_control
+        ],
+        "controls": [
+            {
+                "control": result.model.name,
+                "of": [f"without {other.guard}" for other in results if _controlled_by(other, result)],
+                "verdict": result.verdict,
+                "states": result.outcome.distinct,
+                "depth": result.outcome.depth,
+                "seconds": round(result.outcome.seconds, 1),
+                "faults": result.faults,
+                **_steps(result, named_guards),
+            }
+            for result in results
+            if any(_controlled_by(other, result) for other in results)
         ],
         "guards": [
             {
@@ -118,6 +134,10 @@ def summary(results: "Sequence[ModelResult]", named_guards: Collection[str] = ()
             if result.guard
         ],
     }
+
+
+def _controlled_by(mutant: "ModelResult", control: "ModelResult") -> bool:
+    return mutant.control is not None and mutant.control.model.name == control.model.name and not control.guard
 
 
 def _steps(result: "ModelResult", named_guards: Collection[str]) -> dict[str, Any]:
@@ -170,7 +190,8 @@ def _line(result: "ModelResult") -> str:
     walked = f"{outcome.generated:,} states in random walks"
     text = outcome.reason if result.verdict == "unknown" else "; ".join(result.faults) or counts or walked
     if result.mutant is None:
-        return f"{mark:8}{result.model.name:32} {text} ({when})"
+        name = f"control {result.model.name}" if result.is_control else result.model.name
+        return f"{mark:8}{name:32} {text} ({when})"
     if outcome.trace and not result.faults:
         text = f"{outcome.broken} broken in {len(outcome.trace)} states"
     elif not result.faults and result.mutant.redundant:
@@ -189,13 +210,16 @@ def _print_counterexample(result: "ModelResult", *, always: bool) -> None:
 
 
 def _print_totals(results: "Sequence[ModelResult]") -> None:
-    models = [result for result in results if not result.guard]
+    models = [result for result in results if not result.guard and not result.is_control]
+    controls = [result for result in results if result.is_control]
     mutants = [result for result in results if result.guard]
-    model_count, mutant_count = (sum(result.verdict == "valid" for result in group) for group in (models, mutants))
+    model_count, control_count, mutant_count = (
+        sum(result.verdict == "valid" for result in group) for group in (models, controls, mutants)
+    )
     guards = len({result.guard for result in mutants})
     typer.echo(
-        f"{model_count} of {len(models)} models hold, {mutant_count} of {len(mutants)} mutants as expected, "
-        f"guards: {guards}"
+        f"{model_count} of {len(models)} models and {control_count} of {len(controls)} controls hold, "
+        f"{mutant_count} of {len(mutants)} mutants as expected, guards: {guards}"
     )
 
 

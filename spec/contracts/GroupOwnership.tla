@@ -7,8 +7,9 @@
 (*   2. A partition that moves to another member has no holder in between: *)
 (*      it is taken from one member and assigned to another in a later     *)
 (*      step. One exception: a static member that restarts under a new     *)
-(*      member id takes over immediately what the old id held, and the old *)
-(*      id never gets a partition again (KIP-345).                         *)
+(*      member id takes over immediately what the old id held (KIP-345).   *)
+(*      Once that is stored the old id never gets a partition again; until *)
+(*      then a failure of the coordinator may return them to the old id.   *)
 (*   3. Only the holder's commit is accepted, and it has the current       *)
 (*      generation.                                                        *)
 (*   4. Generations never decrease.                                        *)
@@ -24,16 +25,16 @@ EXTENDS Integers
 
 CONSTANTS
     Partitions,     \* the partitions of the group
-    None            \* the value for "no commit"
+    None,           \* the value for "no commit"
+    OneMember(_, _) \* whether two member ids are of one static member
 
 VARIABLE generation \* of the group, as it survives a failure of the coordinator
 VARIABLE grants     \* the holders: <<member id, partition>>
-VARIABLE replaced   \* member ids that a newer id of the same static member has replaced
+VARIABLE replaced   \* member ids that a newer id of the same static member has replaced for ever
 VARIABLE committed  \* of a partition: the member that committed last, and its generation
 vars == <<generation, grants, replaced, committed>>
 
 Holders == {grant[1] : grant \in grants}
-Held == {grant[2] : grant \in grants}
 Exclusive(set) == \A a, b \in set : a[2] = b[2] => a = b
 
 Init ==
@@ -42,28 +43,21 @@ Init ==
     /\ replaced = {}
     /\ committed = [p \in Partitions |-> None]
 
-\* The coordinator revokes and assigns: a new holder gets only a partition that had no holder.
+\* The coordinator revokes and assigns.  A partition that has a holder goes only to another id of the same member.
 Rebalance ==
     /\ generation' >= generation
-    /\ \A grant \in grants' \ grants : grant[2] \notin Held /\ grant[1] \notin replaced
+    /\ replaced \subseteq replaced'
+    /\ \A new \in grants' \ grants, old \in grants : old[2] = new[2] => OneMember(old[1], new[1])
     /\ Exclusive(grants')
-    /\ UNCHANGED <<replaced, committed>>
-
-\* A static member has returned under a new id, and the old id never holds a partition again.
-HandOver ==
-    \E old \in replaced' \ replaced :
-        /\ replaced' = replaced \union {old}
-        /\ \/ grants' = {grant \in grants : grant[1] # old}
-           \/ \E new \in {grant[1] : grant \in grants'} \ (Holders \union replaced') :
-                 grants' = {<<IF grant[1] = old THEN new ELSE grant[1], grant[2]>> : grant \in grants}
-        /\ UNCHANGED <<generation, committed>>
+    /\ \A grant \in grants' : grant[1] \notin replaced'
+    /\ UNCHANGED committed
 
 Commit ==
     \E grant \in grants :
         /\ committed' = [committed EXCEPT ![grant[2]] = [member |-> grant[1], generation |-> generation]]
         /\ UNCHANGED <<generation, grants, replaced>>
 
-Next == Rebalance \/ HandOver \/ Commit
+Next == Rebalance \/ Commit
 
 Spec == Init /\ [][Next]_vars
 

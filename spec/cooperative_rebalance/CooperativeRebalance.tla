@@ -452,7 +452,9 @@ Holder(p) ==
 
 Grants == {<<Holder(p), p>> : p \in {each \in Partitions : Holder(each) # None}}
 
-Contract == INSTANCE GroupOwnership WITH generation <- stored.generation, grants <- Grants, replaced <- {}
+NoStaticMembers(a, b) == FALSE
+Contract == INSTANCE GroupOwnership WITH generation <- stored.generation, grants <- Grants, replaced <- {},
+                                            OneMember <- NoStaticMembers
 OwnershipKept == Contract!Spec
 
 IsMember(c) == client[c].id \in Members

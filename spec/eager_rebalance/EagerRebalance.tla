@@ -46,7 +46,8 @@ VARIABLE client     \* of a client: phase, member id, generation, partitions own
 VARIABLE calls      \* requests in flight or waiting at the coordinator, and replies in flight (see NewCall)
 
 VARIABLE committed  \* of a partition: the member that committed last, and its generation
-VARIABLE replaced   \* history: member ids that a newer id of the same static member has replaced
+VARIABLE replaced   \* history: member ids that a newer id of the same static member has replaced; none is forgotten
+                    \* but by a failover during a rebalance, since the new id is stored with the next generation
 histories == <<committed, replaced>>
 
 vars == <<coordinator, client, calls, histories>>
@@ -383,7 +384,8 @@ Failover ==
     /\ group' = stored
     /\ pending' = {}
     /\ calls' = {call \in calls : call.at = "answered"}
-    /\ UNCHANGED <<stored, issued, client, histories>>
+    /\ replaced' = IF group.state = "Stable" THEN replaced ELSE replaced \ stored.members
+    /\ UNCHANGED <<stored, issued, client, committed>>
 
 -----------------------------------------------------------------------------
 Init ==
@@ -425,7 +427,14 @@ Grants ==
     IF group.state \in {"Stable", "PreparingRebalance"}
     THEN {<<group.assignment[p], p>> : p \in {each \in Partitions : group.assignment[each] # None}} ELSE {}
 
-Contract == INSTANCE GroupOwnership WITH generation <- stored.generation, grants <- Grants
+\* A stable group has stored its members: a new id of a static member is answered there when it is stored.
+ReplacedForEver == {id \in replaced : group.state = "Stable" \/ id \notin stored.members}
+
+OneStaticMember(a, b) == Alike(a[1], b[1])
+
+Contract ==
+    INSTANCE GroupOwnership
+    WITH generation <- stored.generation, grants <- Grants, replaced <- ReplacedForEver, OneMember <- OneStaticMember
 OwnershipKept == Contract!Spec
 
 Current(c) == client[c].id \in group.members /\ client[c].generation = group.generation

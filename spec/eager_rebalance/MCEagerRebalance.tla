@@ -131,7 +131,8 @@ Quiet(troubles) == \A trouble \in troubles : spent[trouble] = 0
 NoGhosts == Quiet({"restarts", "failovers"}) => \A m, n \in group.members : m[1] = n[1] => m = n
 
 \* A static process that was replaced does not join again.
-ReplacedStayOut == Quiet({"restarts", "failovers", "retries", "expiries"}) => \A id \in replaced : issued[id[1]] = id[2]
+ReplacedStayOut ==
+    Quiet({"restarts", "failovers", "retries", "expiries", "timeouts"}) => \A id \in replaced : issued[id[1]] = id[2]
 
 Symmetry ==
     {a @@ b @@ d : a \in Permutations(Clients \ Twins), b \in Permutations(Twins), d \in Permutations(Partitions)}
@@ -152,6 +153,8 @@ StaticTwinFenced == \E c \in Twins : client[c].phase = "closed"
 StaticMemberAbsent ==
     /\ group.state = "CompletingRebalance"
     /\ \E c \in Twins : client[c].id \in group.members /\ client[c].generation \in 1 .. (group.generation - 1)
+OldIdReturned ==
+    spent.failovers > 0 /\ \E p \in Partitions : group.assignment[p] # None /\ client[group.assignment[p][1]].phase = "closed"
 GenerationReissued ==
     \E call \in calls : /\ call.kind = "JoinGroup" /\ call.at = "answered" /\ call.generation = group.generation
                         /\ call.members # {} /\ call.id # group.leader

@@ -46,7 +46,7 @@ def test_check_prints_the_counterexample_of_a_guard_and_that_it_was_cached() -> 
     assert code == ExitCode.HELD
     assert "cached" in output
     assert "3 LeaderWrite (b1)\n      log[b1]: <<>> -> <<0>>" in output
-    assert "0 of 0 models hold, 2 of 2 mutants as expected, guards: 1" in output
+    assert "0 of 0 models and 2 of 2 controls hold, 2 of 2 mutants as expected, guards: 1" in output
 
 
 def test_check_refuses_unknown_names() -> None:

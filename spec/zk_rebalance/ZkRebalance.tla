@@ -211,7 +211,9 @@ SessionsFirst == \A c \in Consumers : c \in ids \union watched \/ Owned(c) # {} 
 Grants == {<<owner[p], p>> : p \in {each \in Partitions : owner[each] # None}}
 
 \* The session is the fence: with it end the owner nodes and the right to commit.  There are no generations.
-Contract == INSTANCE GroupOwnership WITH generation <- 0, grants <- Grants, replaced <- {}
+NoStaticMembers(a, b) == FALSE
+Contract == INSTANCE GroupOwnership WITH generation <- 0, grants <- Grants, replaced <- {},
+                                            OneMember <- NoStaticMembers
 OwnershipKept == Contract!Spec
 
 \* A consumer that has completed a rebalance has claimed its own range, and nothing else.
