@@ -40,6 +40,8 @@ from highwater.toolchain import cache_folder, tlc_jar
 
 TIMEOUT_S: Final = 3600
 REACHED: Final = "REACHED "
+GUARDS_OFF: Final = "GuardsOff"
+"""The constant of the modules with the names of the guards that are off."""
 LARGE: Final = 20_000  # states
 
 
@@ -310,8 +312,8 @@ NoteSituations ==
 
 def mutant_config(model: Model, guard: str, mutant: Mutant) -> str:
     """Return the model's cfg text with the guard off, and only the property that must break."""
-    off = dict.fromkeys((guard, *mutant.also_off), "FALSE")
-    constants = {**model.mutants, **mutant.constants, **off}
+    off = ", ".join(f'"{name}"' for name in (guard, *mutant.also_off))
+    constants = {**model.mutants, **mutant.constants, GUARDS_OFF: f"{{{off}}}"}
     text = with_constants(model.config(), constants, where=f"guards.toml, {guard}")
     if mutant.redundant:
         return text

@@ -54,7 +54,7 @@ class Witnesses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One essential rule of the protocol; `id` is a constant in the modules of the models that `tlc` names."""
+    """One essential rule of the protocol; `id` is an operator of the modules whose models `tlc` names."""
 
     id: str
     rule: str

@@ -24,18 +24,33 @@ CONSTANTS
     Preferred,      \* the first of the initial replicas
     None            \* the value for "no broker"
 
-CONSTANTS
-    ClaimCas, ControllerEpochCas, VersionCas, IsrCas,
-    PersistBeforeSend, BumpLeaderEpoch,
-    FenceStaleController, FenceStaleLeaderAndIsr, FenceOldBrokerEpoch, FenceStaleStopReplica,
-    PreferOnlyInSync,
-    AnnounceBothReplicaSets, AwaitTargetInSync, MoveLeaderToTarget, ShrinkBeforeDelete, PersistAssignmentLast,
-    DeletionAwaitsReplicas, DeletionWaitsForReassignment
+CONSTANT GuardsOff      \* the guards that are switched off; {} is the protocol
 
-ASSUME {ClaimCas, ControllerEpochCas, VersionCas, IsrCas, PersistBeforeSend, BumpLeaderEpoch, FenceStaleController,
-        FenceStaleLeaderAndIsr, FenceOldBrokerEpoch, FenceStaleStopReplica, PreferOnlyInSync, AnnounceBothReplicaSets,
-        AwaitTargetInSync, MoveLeaderToTarget, ShrinkBeforeDelete, PersistAssignmentLast, DeletionAwaitsReplicas,
-        DeletionWaitsForReassignment} \subseteq BOOLEAN
+ClaimCas == "ClaimCas" \notin GuardsOff
+ControllerEpochCas == "ControllerEpochCas" \notin GuardsOff
+VersionCas == "VersionCas" \notin GuardsOff
+IsrCas == "IsrCas" \notin GuardsOff
+PersistBeforeSend == "PersistBeforeSend" \notin GuardsOff
+BumpLeaderEpoch == "BumpLeaderEpoch" \notin GuardsOff
+FenceStaleController == "FenceStaleController" \notin GuardsOff
+FenceStaleLeaderAndIsr == "FenceStaleLeaderAndIsr" \notin GuardsOff
+FenceOldBrokerEpoch == "FenceOldBrokerEpoch" \notin GuardsOff
+FenceStaleStopReplica == "FenceStaleStopReplica" \notin GuardsOff
+PreferOnlyInSync == "PreferOnlyInSync" \notin GuardsOff
+AnnounceBothReplicaSets == "AnnounceBothReplicaSets" \notin GuardsOff
+AwaitTargetInSync == "AwaitTargetInSync" \notin GuardsOff
+MoveLeaderToTarget == "MoveLeaderToTarget" \notin GuardsOff
+ShrinkBeforeDelete == "ShrinkBeforeDelete" \notin GuardsOff
+PersistAssignmentLast == "PersistAssignmentLast" \notin GuardsOff
+DeletionAwaitsReplicas == "DeletionAwaitsReplicas" \notin GuardsOff
+DeletionWaitsForReassignment == "DeletionWaitsForReassignment" \notin GuardsOff
+
+Guards ==
+    {"ClaimCas", "ControllerEpochCas", "VersionCas", "IsrCas", "PersistBeforeSend", "BumpLeaderEpoch",
+     "FenceStaleController", "FenceStaleLeaderAndIsr", "FenceOldBrokerEpoch", "FenceStaleStopReplica",
+     "PreferOnlyInSync", "AnnounceBothReplicaSets", "AwaitTargetInSync", "MoveLeaderToTarget",
+     "ShrinkBeforeDelete", "PersistAssignmentLast", "DeletionAwaitsReplicas", "DeletionWaitsForReassignment"}
+ASSUME GuardsOff \subseteq Guards
 
 VARIABLE election       \* in the store: the controller's ephemeral node, and the epoch that every claim increments
 VARIABLE partition      \* in the store: leader, leaderEpoch, isr, and the node's version

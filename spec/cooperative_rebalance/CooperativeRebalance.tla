@@ -12,9 +12,9 @@
 (* that still list an eager assignor behave like eager members: this       *)
 (* allows to upgrade a running group in two rounds of restarts.            *)
 (*                                                                         *)
-(* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a historical *)
-(* bug; spec/guards.toml lists them. README.md maps the names in this      *)
-(* module to the broker and the wire protocol.                             *)
+(* A guard is on, as in the protocol, unless GuardsOff names it: then the  *)
+(* module has a historical bug; spec/guards.toml lists them. README.md maps *)
+(* the names in this module to the broker and the wire protocol.           *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
@@ -25,14 +25,26 @@ CONSTANTS
     FirstList,      \* the assignors that every client lists initially: "eager", "both" or "cooperative"
     LateJoins       \* BOOLEAN: a JoinGroup that its sender abandoned may still be handled (README.md, "A late JoinGroup")
 
-CONSTANTS
-    WithholdClaimed, HighestClaimWins, NobodyKeepsOnConflict, ClaimsBearGeneration,
-    RevokeBeforeRejoin, RejoinAfterRevoke, UnaffectedKeep, DropOnLost, ResetClaimOnLost, MatchReplies,
-    EagerMembersRevokeAll, OneProtocolForAll
+CONSTANT GuardsOff      \* the guards that are switched off; {} is the protocol
 
-ASSUME {WithholdClaimed, HighestClaimWins, NobodyKeepsOnConflict, ClaimsBearGeneration,
-        RevokeBeforeRejoin, RejoinAfterRevoke, UnaffectedKeep, DropOnLost, ResetClaimOnLost, MatchReplies,
-        EagerMembersRevokeAll, OneProtocolForAll} \subseteq BOOLEAN
+WithholdClaimed == "WithholdClaimed" \notin GuardsOff
+HighestClaimWins == "HighestClaimWins" \notin GuardsOff
+NobodyKeepsOnConflict == "NobodyKeepsOnConflict" \notin GuardsOff
+ClaimsBearGeneration == "ClaimsBearGeneration" \notin GuardsOff
+RevokeBeforeRejoin == "RevokeBeforeRejoin" \notin GuardsOff
+RejoinAfterRevoke == "RejoinAfterRevoke" \notin GuardsOff
+UnaffectedKeep == "UnaffectedKeep" \notin GuardsOff
+DropOnLost == "DropOnLost" \notin GuardsOff
+ResetClaimOnLost == "ResetClaimOnLost" \notin GuardsOff
+MatchReplies == "MatchReplies" \notin GuardsOff
+EagerMembersRevokeAll == "EagerMembersRevokeAll" \notin GuardsOff
+OneProtocolForAll == "OneProtocolForAll" \notin GuardsOff
+
+Guards ==
+    {"WithholdClaimed", "HighestClaimWins", "NobodyKeepsOnConflict", "ClaimsBearGeneration", "RevokeBeforeRejoin",
+     "RejoinAfterRevoke", "UnaffectedKeep", "DropOnLost", "ResetClaimOnLost", "MatchReplies",
+     "EagerMembersRevokeAll", "OneProtocolForAll"}
+ASSUME GuardsOff \subseteq Guards
 ASSUME FirstList \in {"eager", "both", "cooperative"} /\ LateJoins \in BOOLEAN
 
 VARIABLE group      \* in the coordinator's memory: state, generation, protocol, leader, claims, assignment
@@ -52,6 +64,8 @@ vars == <<coordinator, client, calls, committed>>
 (* Definitions *)
 
 NoGeneration == 0
+
+List == {"eager", "both", "cooperative"}    \* the assignors that a client lists
 
 Nobody == [p \in Partitions |-> None]
 
@@ -404,12 +418,23 @@ Init ==
     /\ calls = {}
     /\ committed = [p \in Partitions |-> None]
 
+Next ==
+    \/ \E c \in Clients : TakeMemberId(c) \/ SendJoin(c) \/ Revoke(c) \/ Heartbeat(c)
+    \/ \E c \in Clients : (\E late \in BOOLEAN : GiveUp(c, late)) \/ \E p \in Partitions : SendCommit(c, p)
+    \/ \E c \in Clients, list \in List : Restart(c, list)
+    \/ \E call \in calls : TakeJoinReply(call) \/ TakeSyncReply(call)
+    \/ \E call \in calls : HandleJoin(call) \/ HandleSync(call) \/ HandleCommit(call)
+    \/ \E timedOut \in BOOLEAN : CompleteJoin(timedOut)
+    \/ \E id \in Members : ExpireSession(id)
+    \/ Failover
+
+Spec == Init /\ [][Next]_vars
+
 -----------------------------------------------------------------------------
 (* What holds *)
 
 States == {"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}
 MemberId == Clients \X Nat              \* the client that it was issued to, and a number
-List == {"eager", "both", "cooperative"}
 Claim == [partitions : SUBSET Partitions, generation : Nat, list : List]
 Client == [phase : {"out", "joining", "syncing", "member"}, id : {None} \union MemberId, generation : Nat, list : List,
            owned : SUBSET Partitions, revoking : SUBSET Partitions, since : Nat, stale : SUBSET Partitions]

@@ -11,9 +11,9 @@
 (* stored. Static members (KIP-345) return under a new member id while the *)
 (* old process may still run.                                              *)
 (*                                                                         *)
-(* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a historical *)
-(* bug; spec/guards.toml lists them. README.md maps the names in this      *)
-(* module to the broker and the wire protocol.                             *)
+(* A guard is on, as in the protocol, unless GuardsOff names it: then the  *)
+(* module has a historical bug; spec/guards.toml lists them. README.md maps *)
+(* the names in this module to the broker and the wire protocol.           *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
@@ -24,16 +24,31 @@ CONSTANTS
     None,           \* the value for "no member id" and "no assignment"
     LateJoins       \* BOOLEAN: a JoinGroup that its sender abandoned may still be handled (README.md, "A late JoinGroup")
 
-CONSTANTS
-    RevokeBeforeJoin, DropOnLost, RejoinOnRebalance, MatchReplies, LeaderAssignsMembersOnly,
-    AwaitAllMembers, ExpireUnsyncedMembers, RequireMemberId, PersistBeforeSyncReply,
-    FenceStaleGeneration, FenceStaleSync, FenceStaleHeartbeat, MembersCommitOnly,
-    FenceInstance, NewMemberIdOnStaticRejoin, PersistStaticRejoin
+CONSTANT GuardsOff      \* the guards that are switched off; {} is the protocol
 
-ASSUME {RevokeBeforeJoin, DropOnLost, RejoinOnRebalance, MatchReplies, LeaderAssignsMembersOnly,
-        AwaitAllMembers, ExpireUnsyncedMembers, RequireMemberId, PersistBeforeSyncReply,
-        FenceStaleGeneration, FenceStaleSync, FenceStaleHeartbeat, MembersCommitOnly,
-        FenceInstance, NewMemberIdOnStaticRejoin, PersistStaticRejoin} \subseteq BOOLEAN
+RevokeBeforeJoin == "RevokeBeforeJoin" \notin GuardsOff
+DropOnLost == "DropOnLost" \notin GuardsOff
+RejoinOnRebalance == "RejoinOnRebalance" \notin GuardsOff
+MatchReplies == "MatchReplies" \notin GuardsOff
+LeaderAssignsMembersOnly == "LeaderAssignsMembersOnly" \notin GuardsOff
+AwaitAllMembers == "AwaitAllMembers" \notin GuardsOff
+ExpireUnsyncedMembers == "ExpireUnsyncedMembers" \notin GuardsOff
+RequireMemberId == "RequireMemberId" \notin GuardsOff
+PersistBeforeSyncReply == "PersistBeforeSyncReply" \notin GuardsOff
+FenceStaleGeneration == "FenceStaleGeneration" \notin GuardsOff
+FenceStaleSync == "FenceStaleSync" \notin GuardsOff
+FenceStaleHeartbeat == "FenceStaleHeartbeat" \notin GuardsOff
+MembersCommitOnly == "MembersCommitOnly" \notin GuardsOff
+FenceInstance == "FenceInstance" \notin GuardsOff
+NewMemberIdOnStaticRejoin == "NewMemberIdOnStaticRejoin" \notin GuardsOff
+PersistStaticRejoin == "PersistStaticRejoin" \notin GuardsOff
+
+Guards ==
+    {"RevokeBeforeJoin", "DropOnLost", "RejoinOnRebalance", "MatchReplies", "LeaderAssignsMembersOnly",
+     "AwaitAllMembers", "ExpireUnsyncedMembers", "RequireMemberId", "PersistBeforeSyncReply",
+     "FenceStaleGeneration", "FenceStaleSync", "FenceStaleHeartbeat", "MembersCommitOnly", "FenceInstance",
+     "NewMemberIdOnStaticRejoin", "PersistStaticRejoin"}
+ASSUME GuardsOff \subseteq Guards
 ASSUME Twins \subseteq Clients /\ LateJoins \in BOOLEAN
 
 VARIABLE group      \* in the coordinator's memory: state, generation, members (their ids), leader, assignment
@@ -397,6 +412,17 @@ Init ==
     /\ calls = {}
     /\ committed = [p \in Partitions |-> None]
     /\ replaced = {}
+
+Next ==
+    \/ \E c \in Clients : TakeMemberId(c) \/ SendJoin(c) \/ Heartbeat(c) \/ Restart(c)
+    \/ \E c \in Clients : (\E late \in BOOLEAN : GiveUp(c, late)) \/ \E p \in Partitions : SendCommit(c, p)
+    \/ \E call \in calls : TakeJoinReply(call) \/ TakeSyncReply(call)
+    \/ \E call \in calls : HandleJoin(call) \/ HandleSync(call) \/ HandleCommit(call)
+    \/ \E timedOut \in BOOLEAN : CompleteJoin(timedOut)
+    \/ \E id \in group.members : ExpireSession(id)
+    \/ ExpireUnsynced \/ Failover
+
+Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
 (* What holds *)

@@ -11,9 +11,9 @@
 (* a zombie. A crash loses any suffix of the log that was not flushed,     *)
 (* within the fault budget (MayLose, MayCrash). Elections are clean.       *)
 (*                                                                         *)
-(* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a historical *)
-(* bug; spec/guards.toml lists them. README.md maps the names in this      *)
-(* module to the broker and the wire protocol.                             *)
+(* A guard is on, as in the protocol, unless GuardsOff names it: then the  *)
+(* module has a historical bug; spec/guards.toml lists them. README.md maps *)
+(* the names in this module to the broker and the wire protocol.           *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 
@@ -22,14 +22,27 @@ CONSTANTS
     None,       \* the value for "no leader"
     InFlight    \* how many requests of one follower may be in flight at once
 
-CONSTANTS
-    TruncateByEpoch, TruncateToCommonEpoch, FenceStaleFetch, ForgetTruncatedEpochs, TruncateBeforeHw,
-    HwNeedsWholeIsr, AckAfterCommit,
-    ExpandOnlyCaughtUp, ExpandAfterEpochStart, IsrCas,
-    FenceStaleLeaderAndIsr, ElectFromIsr, UncleanRestartLeavesIsr
+CONSTANT GuardsOff      \* the guards that are switched off; {} is the protocol
 
-ASSUME {TruncateByEpoch, TruncateToCommonEpoch, FenceStaleFetch, ForgetTruncatedEpochs, TruncateBeforeHw,
-        HwNeedsWholeIsr, AckAfterCommit, ExpandOnlyCaughtUp, ExpandAfterEpochStart, IsrCas, FenceStaleLeaderAndIsr, ElectFromIsr, UncleanRestartLeavesIsr} \subseteq BOOLEAN
+TruncateByEpoch == "TruncateByEpoch" \notin GuardsOff
+TruncateToCommonEpoch == "TruncateToCommonEpoch" \notin GuardsOff
+FenceStaleFetch == "FenceStaleFetch" \notin GuardsOff
+ForgetTruncatedEpochs == "ForgetTruncatedEpochs" \notin GuardsOff
+TruncateBeforeHw == "TruncateBeforeHw" \notin GuardsOff
+HwNeedsWholeIsr == "HwNeedsWholeIsr" \notin GuardsOff
+AckAfterCommit == "AckAfterCommit" \notin GuardsOff
+ExpandOnlyCaughtUp == "ExpandOnlyCaughtUp" \notin GuardsOff
+ExpandAfterEpochStart == "ExpandAfterEpochStart" \notin GuardsOff
+IsrCas == "IsrCas" \notin GuardsOff
+FenceStaleLeaderAndIsr == "FenceStaleLeaderAndIsr" \notin GuardsOff
+ElectFromIsr == "ElectFromIsr" \notin GuardsOff
+UncleanRestartLeavesIsr == "UncleanRestartLeavesIsr" \notin GuardsOff
+
+Guards ==
+    {"TruncateByEpoch", "TruncateToCommonEpoch", "FenceStaleFetch", "ForgetTruncatedEpochs", "TruncateBeforeHw",
+     "HwNeedsWholeIsr", "AckAfterCommit", "ExpandOnlyCaughtUp", "ExpandAfterEpochStart", "IsrCas",
+     "FenceStaleLeaderAndIsr", "ElectFromIsr", "UncleanRestartLeavesIsr"}
+ASSUME GuardsOff \subseteq Guards
 
 VARIABLE metadata       \* the store, by leader epoch (from 0): leader, isr, partitionEpoch as last written in that epoch
 VARIABLE unclean        \* members of the ISR that registered after a crash, and have not left it since
@@ -412,6 +425,22 @@ Init ==
     /\ fetch = [b \in Brokers |-> <<>>]
     /\ reply = [b \in Brokers |-> NoReply]
     /\ committed = <<>>
+
+Next ==
+    \/ \E l \in Brokers \union {None}, isr \in SUBSET Brokers : ElectLeader(l, isr)
+    \/ \E isr \in SUBSET Brokers : ControllerShrinkIsr(isr) \/ \E l \in Brokers : LeaderProposeIsr(l, isr)
+    \/ \E b \in Brokers, e \in 0 .. Epoch : BecomeLeader(b, e) \/ BecomeFollower(b, e)
+    \/ \E l \in Brokers : LeaderChangeIsr(l) \/ \E accepted \in BOOLEAN : LeaderLearnIsr(l, accepted)
+    \/ \E l \in Brokers, count \in Nat \ {0} : LeaderWrite(l, count)
+    \/ \E l \in Brokers : \E n \in 1 .. LogEnd(l) : LeaderAdvanceHw(l, n) \/ LeaderAck(l, n - 1)
+    \/ \E f \in Brokers : SendFetch(f) \/ TruncateToEpochEnd(f)
+    \/ \E l, f \in Brokers : \E i \in 1 .. Len(fetch[f]) : LeaderServeFetch(l, f, i) \/ LeaderParkFetch(l, f, i)
+    \/ \E f \in Brokers : \E count \in 0 .. Len(reply[f].records) : FollowerAppend(f, count)
+    \/ \E f, l \in Brokers : FollowerRaiseHw(f, l)
+    \/ \E b \in Brokers : Crash(b) \/ Register(b)
+    \/ \E b \in Brokers, clean \in BOOLEAN : \E end \in 0 .. LogEnd(b) : \E hw \in 0 .. end : Restart(b, end, hw, clean)
+
+Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
 (* What holds *)

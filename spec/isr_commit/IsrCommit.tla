@@ -26,21 +26,41 @@ CONSTANTS
     ByZooKeeper,        \* BOOLEAN: leaders write the ISR to ZooKeeper themselves (until 2.6); otherwise AlterPartition
     LastMemberLeads     \* BOOLEAN: if all candidates restarted uncleanly, the last of them leads (otherwise no broker leads)
 
-CONSTANTS
-    HwNeedsWholeIsr, HwWaitsForProposed, HwNeedsMinIsr,
-    AckAfterCommit, AckNeedsMinIsr, AppendNeedsMinIsr,
-    ExpandOnlyCaughtUp, ExpandAfterEpochStart,
-    OneProposalAtATime, KeepProposalUntilAnswered, AwaitStateAfterConflict, IgnoreStaleState,
-    WaitOnlyForEligible, DeferToNewerLeader,
-    IsrCas, FenceOldLeader, RefuseFenced, RefuseFormerLife,
-    FencedLeavesIsr, KeepEligible, EmptyEligibleAtMinIsr,
-    UncleanRestartLeavesIsr, UncleanLeavesEligible, ElectFromIsr
+CONSTANT GuardsOff      \* the guards that are switched off; {} is the protocol
 
-ASSUME {HwNeedsWholeIsr, HwWaitsForProposed, HwNeedsMinIsr, AckAfterCommit, AckNeedsMinIsr, AppendNeedsMinIsr,
-        ExpandOnlyCaughtUp, ExpandAfterEpochStart, OneProposalAtATime, KeepProposalUntilAnswered,
-        AwaitStateAfterConflict, IgnoreStaleState, WaitOnlyForEligible, DeferToNewerLeader,
-        IsrCas, FenceOldLeader, RefuseFenced, RefuseFormerLife, FencedLeavesIsr, KeepEligible, EmptyEligibleAtMinIsr,
-        UncleanRestartLeavesIsr, UncleanLeavesEligible, ElectFromIsr, ByZooKeeper, LastMemberLeads} \subseteq BOOLEAN
+HwNeedsWholeIsr == "HwNeedsWholeIsr" \notin GuardsOff
+HwWaitsForProposed == "HwWaitsForProposed" \notin GuardsOff
+HwNeedsMinIsr == "HwNeedsMinIsr" \notin GuardsOff
+AckAfterCommit == "AckAfterCommit" \notin GuardsOff
+AckNeedsMinIsr == "AckNeedsMinIsr" \notin GuardsOff
+AppendNeedsMinIsr == "AppendNeedsMinIsr" \notin GuardsOff
+ExpandOnlyCaughtUp == "ExpandOnlyCaughtUp" \notin GuardsOff
+ExpandAfterEpochStart == "ExpandAfterEpochStart" \notin GuardsOff
+OneProposalAtATime == "OneProposalAtATime" \notin GuardsOff
+KeepProposalUntilAnswered == "KeepProposalUntilAnswered" \notin GuardsOff
+AwaitStateAfterConflict == "AwaitStateAfterConflict" \notin GuardsOff
+IgnoreStaleState == "IgnoreStaleState" \notin GuardsOff
+WaitOnlyForEligible == "WaitOnlyForEligible" \notin GuardsOff
+DeferToNewerLeader == "DeferToNewerLeader" \notin GuardsOff
+IsrCas == "IsrCas" \notin GuardsOff
+FenceOldLeader == "FenceOldLeader" \notin GuardsOff
+RefuseFenced == "RefuseFenced" \notin GuardsOff
+RefuseFormerLife == "RefuseFormerLife" \notin GuardsOff
+FencedLeavesIsr == "FencedLeavesIsr" \notin GuardsOff
+KeepEligible == "KeepEligible" \notin GuardsOff
+EmptyEligibleAtMinIsr == "EmptyEligibleAtMinIsr" \notin GuardsOff
+UncleanRestartLeavesIsr == "UncleanRestartLeavesIsr" \notin GuardsOff
+UncleanLeavesEligible == "UncleanLeavesEligible" \notin GuardsOff
+ElectFromIsr == "ElectFromIsr" \notin GuardsOff
+
+Guards ==
+    {"HwNeedsWholeIsr", "HwWaitsForProposed", "HwNeedsMinIsr", "AckAfterCommit", "AckNeedsMinIsr",
+     "AppendNeedsMinIsr", "ExpandOnlyCaughtUp", "ExpandAfterEpochStart", "OneProposalAtATime",
+     "KeepProposalUntilAnswered", "AwaitStateAfterConflict", "IgnoreStaleState", "WaitOnlyForEligible",
+     "DeferToNewerLeader", "IsrCas", "FenceOldLeader", "RefuseFenced", "RefuseFormerLife", "FencedLeavesIsr",
+     "KeepEligible", "EmptyEligibleAtMinIsr", "UncleanRestartLeavesIsr", "UncleanLeavesEligible", "ElectFromIsr"}
+ASSUME GuardsOff \subseteq Guards
+ASSUME {ByZooKeeper, LastMemberLeads} \subseteq BOOLEAN
 
 VARIABLE metadata       \* every state of the partition, oldest first: leader, leaderEpoch, isr, elr.  The index of a state
                         \* is its partition epoch

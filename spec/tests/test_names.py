@@ -11,7 +11,7 @@ import pytest
 import tla
 
 from highwater.errors import UsageError
-from highwater.spec.check import guards_of, mutant_config
+from highwater.spec.check import GUARDS_OFF, guards_of, mutant_config
 from highwater.spec.clauses import find_clause, load_clauses
 from highwater.spec.guards import Guard, Mutant, find_guard, load_guards
 from highwater.spec.models import CLAIMS, CONTRACTS, FOLDER, Model, check_names, load_models, modules_of
@@ -76,13 +76,13 @@ ACTIONS = [(path, name) for path in PROTOCOLS.values() for name in sorted(action
 
 @pytest.mark.parametrize("path", PROTOCOLS.values(), ids=lambda path: path.stem)
 def test_the_guards_of_a_module_are_listed_and_those_listed_are_in_it(path: Path) -> None:
-    # The second block of constants; the first one has sizes, and switches that are not guards.
-    guards = [name.operator for name in [u for u in units(path) if type(u).__name__ == "Constants"][-1].names]
-    assumed = {name for unit in units(path) if type(unit).__name__ == "Axiom" for name in applied(unit)}
-    used = {name for definition in definitions(path).values() for name in applied(definition)}
+    text = path.read_text()
+    defined = re.findall(r'(?m)^(\w+) == "\1" \\notin GuardsOff$', text)
+    (assumed,) = re.findall(r"(?s)\nGuards ==\n +{(.*?)}", text)
+    used = {name for definition in definitions(path).values() for name in applied(definition.definiens)}
     listed = {guard.id for guard in guards_of(path.parent.name)}
-    assert set(guards) == listed
-    assert listed <= used & assumed
+    assert set(defined) == listed == set(re.findall(r'"(\w+)"', assumed))
+    assert listed <= used
 
 
 def test_every_action_of_the_traces_is_an_action_of_the_spec() -> None:
@@ -126,7 +126,7 @@ def test_a_guard_serves_known_clauses(guard: Guard) -> None:
 
 
 def switched_off(config: str) -> list[str]:
-    return [name for name in re.findall(r"^ *(\w+) = FALSE$", config, re.MULTILINE) if name in load_guards()]
+    return re.findall(r'"(\w+)"', "".join(re.findall(rf"(?m)^ *{GUARDS_OFF} = (.*)$", config)))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@
 (* again. Sessions expire while the consumer continues, watches fire once, *)
 (* and between a change and the watch the consumers' views may differ.     *)
 (*                                                                         *)
-(* A guard is a BOOLEAN constant: TRUE is the protocol, FALSE a mistake;   *)
-(* spec/guards.toml lists them. README.md maps the names in this module to *)
-(* the paths in ZooKeeper.                                                 *)
+(* A guard is on, as in the algorithm, unless GuardsOff names it: a        *)
+(* mistake; spec/guards.toml lists them. README.md maps the names in this  *)
+(* module to the paths in ZooKeeper.                                       *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
@@ -21,12 +21,21 @@ CONSTANTS
     None,           \* the value for "no owner"
     Patience        \* how often a consumer retries before it gives up (rebalance.max.retries); None: it never gives up
 
-CONSTANTS
-    EphemeralOwners, ClaimIfFree, ReleaseBeforeClaim, StopBeforeRelease, StopFetchingOnExpiry,
-    RetryRebalance, RewatchOnRead, SameViewOrder
+CONSTANT GuardsOff      \* the guards that are switched off; {} is the protocol
 
-ASSUME {EphemeralOwners, ClaimIfFree, ReleaseBeforeClaim, StopBeforeRelease, StopFetchingOnExpiry,
-        RetryRebalance, RewatchOnRead, SameViewOrder} \subseteq BOOLEAN
+EphemeralOwners == "EphemeralOwners" \notin GuardsOff
+ClaimIfFree == "ClaimIfFree" \notin GuardsOff
+ReleaseBeforeClaim == "ReleaseBeforeClaim" \notin GuardsOff
+StopBeforeRelease == "StopBeforeRelease" \notin GuardsOff
+StopFetchingOnExpiry == "StopFetchingOnExpiry" \notin GuardsOff
+RetryRebalance == "RetryRebalance" \notin GuardsOff
+RewatchOnRead == "RewatchOnRead" \notin GuardsOff
+SameViewOrder == "SameViewOrder" \notin GuardsOff
+
+Guards ==
+    {"EphemeralOwners", "ClaimIfFree", "ReleaseBeforeClaim", "StopBeforeRelease", "StopFetchingOnExpiry",
+     "RetryRebalance", "RewatchOnRead", "SameViewOrder"}
+ASSUME GuardsOff \subseteq Guards
 
 VARIABLE ids        \* /consumers/[group]/ids: the registered consumers; ephemeral
 VARIABLE owner      \* /consumers/[group]/owners/[topic]: of a partition, the consumer that claimed it
@@ -188,6 +197,14 @@ Init ==
     /\ watched = {}
     /\ consumer = [c \in Consumers |-> NewConsumer]
     /\ committed = [p \in Partitions |-> None]
+
+Next ==
+    \/ \E c \in Consumers : Register(c) \/ NoticeChange(c) \/ ReadMembers(c) \/ ReleaseAll(c)
+    \/ \E c \in Consumers, p \in Partitions : Claim(c, p) \/ RetryOrGiveUp(c, p) \/ Commit(c, p)
+    \/ \E c \in Consumers : Crash(c) \/ SessionExpire(c) \/ NoticeExpiry(c)
+    \/ \E p \in Partitions : AddPartition(p)
+
+Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
 (* What holds *)
