@@ -476,4 +476,21 @@ ZombiesWriteNothing ==
 BrokersGoForward ==
     [][\A b \in Brokers : b \in live /\ b \in live' =>
           role'[b].leaderEpoch >= role[b].leaderEpoch /\ role'[b].controllerEpoch >= role[b].controllerEpoch]_vars
+
+-----------------------------------------------------------------------------
+(* The promises of the protocol: README.md says how each is checked, and within which bounds *)
+
+Protocol == Spec /\ GuardsOff = {}
+
+THEOREM Protocol => []TypeOK
+THEOREM Protocol => []OneControllerPerEpoch
+THEOREM Protocol => []OneLeaderPerEpoch
+THEOREM Protocol => []BrokersAgree
+THEOREM Protocol => []BrokersNotAhead
+THEOREM Protocol => []IsrHoldsAll
+THEOREM Protocol => []LeaderIsAssigned
+THEOREM Protocol => []NoOrphans
+THEOREM Protocol => []NothingLeft
+THEOREM Protocol => ZombiesWriteNothing
+THEOREM Protocol => BrokersGoForward
 =============================================================================

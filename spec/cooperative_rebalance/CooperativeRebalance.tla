@@ -500,4 +500,17 @@ Undisturbed ==
     [][\A c \in Clients : client[c].list = "cooperative" =>
         \A p \in client[c].owned \ client'[c].owned :
             p \in client[c].revoking \/ client'[c].generation = NoGeneration]_vars
+
+-----------------------------------------------------------------------------
+(* The promises of the protocol: README.md says how each is checked, and within which bounds *)
+
+Protocol == Spec /\ GuardsOff = {}
+
+THEOREM Protocol => []TypeOK
+THEOREM Protocol => []OneAwaited
+THEOREM Protocol => []OneOwner
+THEOREM Protocol => []NothingTaken
+THEOREM Protocol => []ClaimsAgree
+THEOREM Protocol => OwnershipKept
+THEOREM Protocol => Undisturbed
 =============================================================================

@@ -482,4 +482,16 @@ OneAssignmentAGeneration ==
         \/ stored'.generation > stored.generation
         \/ stored'.generation = stored.generation /\ replaced' # replaced]_vars
 
+-----------------------------------------------------------------------------
+(* The promises of the protocol: README.md says how each is checked, and within which bounds *)
+
+Protocol == Spec /\ GuardsOff = {}
+
+THEOREM Protocol => []TypeOK
+THEOREM Protocol => []OneAwaited
+THEOREM Protocol => []OneOwner
+THEOREM Protocol => []Barrier
+THEOREM Protocol => OwnershipKept
+THEOREM Protocol => OneAssignmentAGeneration
+THEOREM Protocol /\ [][~Failover]_vars => []AllAssigned
 =============================================================================

@@ -431,7 +431,7 @@ Next ==
     \/ \E isr \in SUBSET Brokers : ControllerShrinkIsr(isr) \/ \E l \in Brokers : LeaderProposeIsr(l, isr)
     \/ \E b \in Brokers, e \in 0 .. Epoch : BecomeLeader(b, e) \/ BecomeFollower(b, e)
     \/ \E l \in Brokers : LeaderChangeIsr(l) \/ \E accepted \in BOOLEAN : LeaderLearnIsr(l, accepted)
-    \/ \E l \in Brokers, count \in Nat \ {0} : LeaderWrite(l, count)
+    \/ \E l \in Brokers : LeaderWrite(l, 1)
     \/ \E l \in Brokers : \E n \in 1 .. LogEnd(l) : LeaderAdvanceHw(l, n) \/ LeaderAck(l, n - 1)
     \/ \E f \in Brokers : SendFetch(f) \/ TruncateToEpochEnd(f)
     \/ \E l, f \in Brokers : \E i \in 1 .. Len(fetch[f]) : LeaderServeFetch(l, f, i) \/ LeaderParkFetch(l, f, i)
@@ -492,4 +492,19 @@ Promise == INSTANCE PartitionLog WITH
     acked <- Len(committed),
     served <- [b \in Brokers |-> IF Leads(b) THEN Take(log[b], highWatermark[b]) ELSE <<>>]
 RefinesPartitionLog == Promise!Spec
+
+-----------------------------------------------------------------------------
+(* The promises of the protocol: README.md says how each is checked, and within which bounds *)
+
+Protocol == Spec /\ GuardsOff = {}
+
+THEOREM Protocol => []TypeOK
+THEOREM Protocol => []CommittedOnIsr
+THEOREM Protocol => []AckedSurvives
+THEOREM Protocol => []LeadersAgree
+THEOREM Protocol => []ReadersAgree
+THEOREM Protocol => []LogMatching
+THEOREM Protocol => []EpochsAscend
+THEOREM Protocol => []HwWithinLog
+THEOREM Protocol => RefinesPartitionLog
 =============================================================================

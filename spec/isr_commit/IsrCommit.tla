@@ -444,4 +444,20 @@ Promise == INSTANCE PartitionLog WITH
     log <- Take(log[Heir], Min(Len(committed), LogEnd(Heir))),
     served <- [b \in Brokers |-> IF Leads(b) THEN Take(log[b], highWatermark[b]) ELSE <<>>]
 RefinesPartitionLog == Promise!Spec
+
+-----------------------------------------------------------------------------
+(* The promises of the protocol: README.md says how each is checked, and within which bounds *)
+
+Protocol == Spec /\ GuardsOff = {}
+
+THEOREM Protocol => []TypeOK
+THEOREM Protocol => []CommittedOnEligible
+THEOREM Protocol => []CommittedSurvives
+THEOREM Protocol => []AckedSurvives
+THEOREM Protocol => []LeadersAgree
+THEOREM Protocol => []LeaderCountsIsr
+THEOREM Protocol => []EnoughHold
+THEOREM Protocol => HwNeverFalls
+THEOREM Protocol => RefinesPartitionLog
+THEOREM Protocol /\ ~ByZooKeeper => []NoFencedMember
 =============================================================================

@@ -118,6 +118,28 @@ def variables_of(known: dict[str, Any], group: str) -> set[str]:
     return applied(known[group].definiens) if group in known else set()
 
 
+THEOREM = re.compile(r"(?m)^THEOREM Protocol(.*) => (?:\[\])?(\w+)$")
+
+
+@pytest.mark.parametrize("path", PROTOCOLS.values(), ids=lambda path: path.stem)
+def test_each_promise_is_a_theorem_and_each_theorem_is_checked(path: Path) -> None:
+    """A theorem without a condition is checked by every model of the module; liveness needs fairness, of MC modules."""
+    theorems = {name: condition for condition, name in THEOREM.findall(path.read_text())}
+    assert len(theorems) == path.read_text().count("\nTHEOREM ")
+    safety = [model for model in MODELS if model.path.parent == path.parent and not model.cfg.endswith("_live.cfg")]
+    checked = [set(model.claims()) for model in safety]
+    promised = set.union(*checked) & definitions(path).keys() - {"Spec"}
+    assert promised == theorems.keys()
+    for name, condition in theorems.items():
+        assert any(name in claims for claims in checked) if condition else all(name in claims for claims in checked), name
+
+
+@pytest.mark.parametrize("path", PROTOCOLS.values(), ids=lambda path: path.stem)
+def test_some_model_of_a_module_makes_only_its_steps(path: Path) -> None:
+    assert {"Init", "Next", "Spec", "TypeOK"} <= definitions(path).keys()
+    assert any("Spec" in model.claims() for model in MODELS if model.path.parent == path.parent)
+
+
 @pytest.mark.parametrize("guard", load_guards().values(), ids=lambda guard: guard.id)
 def test_a_guard_serves_known_clauses(guard: Guard) -> None:
     assert [find_clause(clause_id).id for clause_id in guard.clauses] == list(guard.clauses)

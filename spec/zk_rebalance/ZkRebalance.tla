@@ -242,4 +242,16 @@ FetchOnlyClaimed == \A c \in Consumers : Live(c) => consumer[c].fetching \subset
 
 OneFetcher ==
     \A c, d \in Consumers : c # d /\ Live(c) /\ Live(d) => consumer[c].fetching \intersect consumer[d].fetching = {}
+
+-----------------------------------------------------------------------------
+(* The promises of the protocol: README.md says how each is checked, and within which bounds *)
+
+Protocol == Spec /\ GuardsOff = {}
+
+THEOREM Protocol => []TypeOK
+THEOREM Protocol => []SessionsFirst
+THEOREM Protocol => []OwnRangeOnly
+THEOREM Protocol => []FetchOnlyClaimed
+THEOREM Protocol => []OneFetcher
+THEOREM Protocol => OwnershipKept
 =============================================================================
