@@ -483,6 +483,11 @@ EpochsAscend == \A b \in Brokers : \A n \in 2 .. LogEnd(b) : log[b][n - 1] <= lo
 
 HwWithinLog == \A b \in Brokers : highWatermark[b] <= LogEnd(b)
 
+\* A leader's high watermark never decreases while it leads.
+HwNeverFalls ==
+    [][\A l \in Brokers : Leads(l) /\ Leads(l)' /\ leaderEpoch'[l] = leaderEpoch[l]
+                              => highWatermark'[l] >= highWatermark[l]]_vars
+
 \* The mapping to the contract: the log is the part of the committed records that the next leader has.
 Heir == CHOOSE m \in Store.isr : \A other \in Store.isr : Clean(other) => Clean(m)
 Promise == INSTANCE PartitionLog WITH
@@ -506,5 +511,6 @@ THEOREM Protocol => []ReadersAgree
 THEOREM Protocol => []LogMatching
 THEOREM Protocol => []EpochsAscend
 THEOREM Protocol => []HwWithinLog
+THEOREM Protocol => HwNeverFalls
 THEOREM Protocol => RefinesPartitionLog
 =============================================================================

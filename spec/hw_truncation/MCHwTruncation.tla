@@ -109,8 +109,8 @@ LiveSpec ==
           /\ \A l \in Brokers : WF_vars(MCFetchTaken(l, b)) /\ WF_vars(MCTruncate(l, b))
 
 Settled ==
-    metadata # <<>> /\ Store.leader # None /\ Leads(Store.leader) =>
-        \A f \in Brokers : Leads(Store.leader) /\ leaderEpoch[f] = Epoch => log[f] = log[Store.leader]
+    metadata # <<>> /\ Store.leader # None /\ Leads(Store.leader) /\ leaderEpoch[Store.leader] = Epoch =>
+        \A f \in Brokers : leaderEpoch[f] = Epoch /\ log[f] = log[Store.leader]
 FollowersConverge == <>[]Settled
 
 -----------------------------------------------------------------------------

@@ -63,6 +63,13 @@ AllClaimed == \A p \in topic : owner[p] # None /\ Live(owner[p]) /\ p \in consum
 
 EventuallyAllClaimed == <>[]AllClaimed
 
+\* Every consumer that runs is registered, and fetches its range of all partitions among all registered consumers.
+EachHasItsRange ==
+    \A c \in Consumers : consumer[c].phase # "gone" =>
+        c \in ids /\ consumer[c].fetching = Range(c, [members |-> ids, partitions |-> topic])
+
+EventuallyEachHasItsRange == <>[]EachHasItsRange
+
 -----------------------------------------------------------------------------
 (* Situations that must be reachable *)
 
