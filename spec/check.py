@@ -130,8 +130,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def large(self) -> bool:
-        """True if the run is large enough to use all cores on its own."""
-        return self.mutant is None and self.model.simulate is None and not 0 <= self.model.states < LARGE
+        """True if the run is large enough to use all cores on its own, and the better compiler of the JVM."""
+        return self.mutant is None and self.model.simulate is None and self.model.states >= LARGE
 
     def config(self) -> str:
         return mutant_config(self.model, self.guard, self.mutant) if self.mutant else self.model.config()
@@ -214,7 +214,7 @@ def _chosen_mutants(ids: Sequence[str] | None, profile: Profile) -> Iterator[Tas
 
 
 def control_of(model: Model, mutant: Mutant) -> Model:
-    """Return the configuration of a mutant with all guards on: the row of `manifest.toml` that equals it, or a new one."""
+    """Return the configuration of a mutant with all guards on: the equal row of `manifest.toml`, or a new one."""
     constants = {**model.mutants, **mutant.constants}
     bounds = ", ".join(f"{name} = {value}" for name, value in constants.items())
     control = Model(
@@ -252,32 +252,44 @@ def guards_of(folder: str) -> list[Guard]:
     ]
 
 
-def _perform(task: Task, workers: int, *, fresh: bool, on_progress: Update) -> ModelResult:
+def options_of(task: Task, workers: int = 1, limit_s: float = TIMEOUT_S, *, small: bool = False) -> Options:
+    """Return the options of TLC for a task; random walks use one worker."""
     simulate = None if task.mutant else task.model.simulate
-    options = Options(
+    return Options(
         workers=1 if simulate else workers,
-        timeout_s=TIMEOUT_S,
+        timeout_s=limit_s,
         simulate=simulate,
-        small=task.mutant is not None and not task.mutant.redundant,
+        small=small or not (task.large or simulate),
         coverage=task.mutant is None and simulate is None and task.model.name in load_models(),
         library=(CONTRACTS, task.model.path.parent),
     )
+
+
+def _perform(task: Task, workers: int, *, fresh: bool, on_progress: Update) -> ModelResult:
+    options = options_of(task, workers)
     config = task.config()
     place = cache_folder() / "tlc" / f"{_fingerprint(task, config, options)}.json"
     outcome = None if fresh else _read_cached(place)
     cached = outcome is not None
     if outcome is None:
         on_progress(task.name, Progress(0, 0, 0, 0.0), None)
-        outcome = _run(task, config, options, lambda progress: on_progress(task.name, progress, None))
+        outcome = run_task(task, options, lambda progress: on_progress(task.name, progress, None))
         _write_cached(place, outcome)
     result = ModelResult(
-        model=task.model, outcome=outcome, guard=task.guard, mutant=task.mutant, is_control=task.is_control, cached=cached
+        model=task.model,
+        outcome=outcome,
+        guard=task.guard,
+        mutant=task.mutant,
+        is_control=task.is_control,
+        cached=cached,
     )
     on_progress(task.name, None, result)
     return result
 
 
-def _run(task: Task, config: str, options: Options, on_progress: Callable[[Progress], None]) -> TlcResult:
+def run_task(task: Task, options: Options, on_progress: Callable[[Progress], None] | None = None) -> TlcResult:
+    """Run TLC on a task, without the cache; UsageError if it cannot parse or evaluate a module."""
+    config = task.config()
     reached = () if task.mutant else task.model.reached
     with tempfile.TemporaryDirectory(prefix="highwater-cfg-") as name:
         folder = Path(name)

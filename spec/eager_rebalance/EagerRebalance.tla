@@ -468,10 +468,13 @@ Current(c) == client[c].id \in group.members /\ client[c].generation = group.gen
 \* No two processes own a partition in the current generation.  A process of an older generation may own it as well.
 OneOwner == \A c, d \in Clients : c # d /\ Current(c) /\ Current(d) => client[c].owned \intersect client[d].owned = {}
 
-\* The barrier: when a generation is complete, no member owns a partition, except static members, which may be late.
-Barrier ==
+\* The barrier: when a generation is complete, no member owns a partition, except static members, which may be late.  It
+\* does not hold if an abandoned JoinGroup may be handled.
+AllRevoked ==
     group.state = "CompletingRebalance" =>
         \A c \in Clients \ Twins : client[c].id \in group.members => client[c].owned = {}
+
+Barrier == ~LateJoins => AllRevoked
 
 \* A generation that has begun leaves no partition without a member.
 AllAssigned == group.state = "Stable" => \A p \in Partitions : group.assignment[p] \in group.members

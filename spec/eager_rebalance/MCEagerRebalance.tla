@@ -158,6 +158,6 @@ OldIdReturned ==
 GenerationReissued ==
     \E call \in calls : /\ call.kind = "JoinGroup" /\ call.at = "answered" /\ call.generation = group.generation
                         /\ call.members # {} /\ call.id # group.leader
-BarrierBroken == ~Barrier
+BarrierBroken == ~AllRevoked
 EmptyAgain == group.state = "Empty" /\ group.generation > NoGeneration
 =============================================================================

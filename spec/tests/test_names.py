@@ -131,7 +131,9 @@ def test_each_promise_is_a_theorem_and_each_theorem_is_checked(path: Path) -> No
     promised = set.union(*checked) & definitions(path).keys() - {"Spec"}
     assert promised == theorems.keys()
     for name, condition in theorems.items():
-        assert any(name in claims for claims in checked) if condition else all(name in claims for claims in checked), name
+        assert any(name in claims for claims in checked) if condition else all(name in claims for claims in checked), (
+            name
+        )
 
 
 @pytest.mark.parametrize("path", PROTOCOLS.values(), ids=lambda path: path.stem)
