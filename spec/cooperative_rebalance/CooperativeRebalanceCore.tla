@@ -26,11 +26,12 @@ coordinator == <<group, generation, member, joined, fenced, assigned, claimed, c
 VARIABLE used               \* ids that a client uses
 VARIABLE retired            \* ids that a client has replaced by another
 VARIABLE client             \* a member's own state
-VARIABLE sequence           \* the number of its last join request
+VARIABLE sequence           \* the number of its last join request: the order in which they are sent
 VARIABLE knownGeneration
 VARIABLE grantedGeneration  \* the generation in which its partitions were assigned
 VARIABLE owned
-clients == <<used, retired, client, sequence, knownGeneration, grantedGeneration, owned>>
+VARIABLE revoking           \* ... and which of them it must revoke before it joins again
+clients == <<used, retired, client, sequence, knownGeneration, grantedGeneration, owned, revoking>>
 
 VARIABLE requests           \* join requests
 VARIABLE joinReplySent      \* of a member: numbers of requests that were answered, with the generations
@@ -43,12 +44,14 @@ Sequences == 0 .. MaxSequence
 
 SendJoin(i) ==
     /\ i \in used \ retired
+    /\ revoking[i] = {}
     /\ requests' = requests \union {[member |-> i, sequence |-> sequence[i] + 1, owned |-> owned[i],
                                      generation |-> grantedGeneration[i]]}
     /\ sequence' = [sequence EXCEPT ![i] = @ + 1]
     /\ client' = [client EXCEPT ![i] = "Joining"]
-    /\ UNCHANGED <<coordinator, used, retired, knownGeneration, grantedGeneration, owned, joinReplySent, replies>>
+    /\ UNCHANGED <<coordinator, used, retired, knownGeneration, grantedGeneration, owned, revoking, joinReplySent, replies>>
 
+\* In the order in which they were sent: an assumption about the network, not a check of the coordinator.
 Join(x) ==
     LET i == x.member IN
     /\ x.sequence > lastSequence[i] /\ i \notin fenced
@@ -75,7 +78,7 @@ TakeJoinReply(i, g) ==
     /\ g \in joinReplySent[i][sequence[i]]
     /\ client' = [client EXCEPT ![i] = "Syncing"]
     /\ knownGeneration' = [knownGeneration EXCEPT ![i] = g]
-    /\ UNCHANGED <<coordinator, used, retired, sequence, grantedGeneration, owned, messages>>
+    /\ UNCHANGED <<coordinator, used, retired, sequence, grantedGeneration, owned, revoking, messages>>
 
 Withheld(p, i) ==
     \E j \in member \ {i} : p \in claimed[j] /\ ~(p \in claimed[i] /\ claimGeneration[i] > claimGeneration[j])
@@ -96,7 +99,8 @@ AnswerSync(i) ==
 TakeAssignment(z) ==
     LET i == z.member IN
     /\ client[i] = "Syncing" /\ z.generation = knownGeneration[i]
-    /\ owned' = [owned EXCEPT ![i] = z.granted]
+    /\ owned' = [owned EXCEPT ![i] = @ \union z.granted]
+    /\ revoking' = [revoking EXCEPT ![i] = owned[i] \ z.granted]
     /\ client' = [client EXCEPT ![i] = "Joined"]
     /\ grantedGeneration' = [grantedGeneration EXCEPT ![i] = knownGeneration[i]]
     /\ UNCHANGED <<coordinator, used, retired, sequence, knownGeneration, messages>>
@@ -112,6 +116,7 @@ Expel(i) ==
 Revoke(i, p) ==
     /\ p \in owned[i]
     /\ owned' = [owned EXCEPT ![i] = @ \ {p}]
+    /\ revoking' = [revoking EXCEPT ![i] = @ \ {p}]
     /\ UNCHANGED <<coordinator, used, retired, client, sequence, knownGeneration, grantedGeneration, messages>>
 
 \* A new member, or one that continues under another id and has lost its partitions.
@@ -119,6 +124,7 @@ NewMember(j) ==
     /\ j \notin used
     /\ used' = used \union {j}
     /\ owned' = [owned EXCEPT ![j] = {}]
+    /\ revoking' = [revoking EXCEPT ![j] = {}]
     /\ UNCHANGED <<coordinator, retired, client, sequence, knownGeneration, grantedGeneration, messages>>
 
 TakeNewId(i, j) ==
@@ -126,6 +132,7 @@ TakeNewId(i, j) ==
     /\ used' = used \union {j}
     /\ retired' = retired \union {i}
     /\ owned' = [owned EXCEPT ![i] = {}, ![j] = {}]
+    /\ revoking' = [revoking EXCEPT ![i] = {}, ![j] = {}]
     /\ client' = [client EXCEPT ![i] = "Unjoined"]
     /\ UNCHANGED <<coordinator, sequence, knownGeneration, grantedGeneration, messages>>
 
@@ -134,6 +141,7 @@ Init ==
     /\ member = {} /\ joined = {} /\ fenced = {} /\ used = {} /\ retired = {}
     /\ assigned = [p \in Partitions |-> nobody]
     /\ claimed = [i \in Members |-> {}] /\ owned = [i \in Members |-> {}]
+    /\ revoking = [i \in Members |-> {}]
     /\ claimGeneration = [i \in Members |-> 0] /\ lastSequence = [i \in Members |-> 0]
     /\ client = [i \in Members |-> "Unjoined"] /\ sequence = [i \in Members |-> 0]
     /\ knownGeneration = [i \in Members |-> 0] /\ grantedGeneration = [i \in Members |-> 0]

@@ -1,13 +1,17 @@
 """Cooperative rebalance (KIP-429, KIP-792), for any number of members, partitions and generations.
 
-A member keeps its partitions while it joins, and claims them in its join request.  Requests and replies may be late,
-lost, duplicated and out of order; an expelled member id is never used again.  Main claim: two members of the group
-never own the same partition.
+A member keeps its partitions while it joins, and claims them in its join request.  What a new assignment omits it
+revokes, one partition after the other, before it joins again.  Requests and replies may be late, lost, and duplicated;
+an expelled member id is never used again.  Main claim: two members of the group never own the same partition.
 
 The invariant: only the member to which a partition is assigned owns it; a member that has joined in this round owns at
-most what it claims, and at most what its newer requests in flight (`fresh`) claim.  A sequence number orders a member's
-requests and matches a reply to its request.  The claims of two members never overlap, so the rule that the highest
-generation wins a conflict of claims is a second line of defence.
+most what it claims, and at most what its newer requests in flight (`fresh`) claim.  The claims of two members never
+overlap, so the rule that the highest generation wins a conflict of claims is a second line of defence.
+
+An assumption about the network: the coordinator handles a member's join requests in the order in which they were sent
+(`JoinsInOrder`), as on one connection.  JoinGroup has no number that would let it refuse an older one: `sequence` is
+that order, and matches a reply to its request, as correlation ids do.  Without the assumption an old claim may replace
+a newer one, and only a weaker promise holds: two members never own a partition by assignments of one generation.
 """
 
 from typing import Final
@@ -69,7 +73,8 @@ VARIABLES: Final = {
     "claimed": relation(MEMBER, PARTITION),
     "claim_generation": table(MEMBER, to=GENERATION),
     "last_sequence": table(MEMBER, to=SEQUENCE),
-    # A member id: in use, or replaced by another; its state and generation; its partitions, and their generation.
+    # A member id: in use, or replaced by another; its state and generation; its partitions, and their generation;
+    # which of them it has to revoke before it joins again.
     "used": relation(MEMBER),
     "retired": relation(MEMBER),
     "client": table(MEMBER, to=CLIENT),
@@ -77,9 +82,13 @@ VARIABLES: Final = {
     "known_generation": table(MEMBER, to=GENERATION),
     "granted_generation": table(MEMBER, to=GENERATION),
     "owned": relation(MEMBER, PARTITION),
+    "revoking": relation(MEMBER, PARTITION),
     "join_reply_sent": relation(MEMBER, SEQUENCE, GENERATION),
     **JOIN.variables,
     **REPLY.variables,
+    # History: of a partition, its member by the assignment of each generation; of a member, since which one it owns it.
+    "holder": table(GENERATION, PARTITION, to=MEMBER),
+    "owned_since": table(MEMBER, PARTITION, to=GENERATION),
 }
 
 
@@ -89,7 +98,7 @@ def init(s: State) -> Term:
         s.all(lambda i: And(Not(s.member[i]), Not(s.joined[i]), Not(s.fenced[i]), Not(s.used[i]), Not(s.retired[i]))),
         s.all(lambda i: And(s.last_sequence[i] == 0, s.sequence[i] == 0, s.client[i] == s.Unjoined)),
         s.all(lambda i: And(s.known_generation[i] == 0, s.granted_generation[i] == 0, s.claim_generation[i] == 0)),
-        s.all(lambda i, p: And(Not(s.claimed[i, p]), Not(s.owned[i, p]))),
+        s.all(lambda i, p: And(Not(s.claimed[i, p]), Not(s.owned[i, p]), Not(s.revoking[i, p]))),
         s.all(lambda p: s.assigned[p] == s.nobody),
         s.all(lambda x: Not(s.request_sent[x])),
         s.all(lambda z: Not(s.reply_sent[z])),
@@ -98,15 +107,16 @@ def init(s: State) -> Term:
 
 
 def send_join(s: State, i: Term, x: Term) -> Step:
-    """A member sends JoinGroup with a new sequence number: the first, a retry, or again after it revoked partitions."""
+    """A member sends JoinGroup: the first, a retry, or again after it has revoked what it must."""
     return step(
         And(i != s.nobody, s.used[i], Not(s.retired[i]), Not(s.request_sent[x])),
+        s.guard("RevokeBeforeRejoin", s.all(lambda p: Not(s.revoking[i, p]))),
         **s.send(
             JOIN,
             x,
             member=i,
             sequence=s.sequence[i] + 1,
-            owned=lambda p: s.owned[i, p],
+            owned=lambda p: And(s.owned[i, p], Not(s.revoking[i, p])),
             generation=s.granted_generation[i],
         ),
         sequence=s.sequence.but(i, s.sequence[i] + 1),
@@ -119,7 +129,7 @@ def join(s: State, x: Term, i: Term) -> Step:
     preparing = s.group == s.PreparingRebalance
     return step(
         And(s.request_sent[x], s.request_member[x] == i),
-        s.guard("FenceOldJoin", s.request_sequence[x] > s.last_sequence[i]),
+        s.guard("JoinsInOrder", s.request_sequence[x] > s.last_sequence[i]),
         s.guard("FenceUnknownMember", Not(s.fenced[i])),
         group=s.PreparingRebalance,
         member=s.member.but(i, True),
@@ -177,6 +187,7 @@ def assign(s: State, assignment: Table) -> Step:
         s.guard("WithholdClaimed", s.all(withheld)),
         assigned=lambda p: assignment[p],
         group=s.Stable,
+        holder=s.holder.but(s.generation, lambda p: assignment[p]),
     )
 
 
@@ -189,13 +200,17 @@ def answer_sync(s: State, i: Term, z: Term) -> Step:
 
 
 def take_assignment(s: State, z: Term, i: Term) -> Step:
-    """A member receives its new assignment; it revokes the partitions that are not in it."""
+    """A member receives its new assignment; the partitions that are not in it must be revoked."""
     return step(
         And(s.reply_sent[z], s.reply_member[z] == i, s.client[i] == s.Syncing),
         s.guard("MatchReplies", s.reply_generation[z] == s.known_generation[i]),
-        owned=s.owned.but(i, lambda p: s.reply_granted[z, p]),
+        owned=s.owned.but(i, lambda p: Or(s.owned[i, p], s.reply_granted[z, p])),
+        revoking=s.revoking.but(i, lambda p: And(s.owned[i, p], Not(s.reply_granted[z, p]))),
         client=s.client.but(i, s.Joined),
         granted_generation=s.granted_generation.but(i, s.known_generation[i]),
+        owned_since=s.owned_since.but(
+            i, lambda p: If(s.reply_granted[z, p], s.reply_generation[z], s.owned_since[i, p])
+        ),
     )
 
 
@@ -212,8 +227,8 @@ def expel(s: State, i: Term) -> Step:
 
 
 def revoke(s: State, i: Term, p: Term) -> Step:
-    """A member revokes a partition."""
-    return step(s.owned[i, p], owned=s.owned.but((i, p), False))
+    """A member revokes a partition, because it must, or because it does not want it any more."""
+    return step(s.owned[i, p], owned=s.owned.but((i, p), False), revoking=s.revoking.but((i, p), False))
 
 
 def take_new_id(s: State, i: Term, j: Term) -> Step:
@@ -230,6 +245,8 @@ def take_new_id(s: State, i: Term, j: Term) -> Step:
         used=s.used.but(j, True),
         retired=lambda k: Or(And(k == i, i != s.nobody), s.retired[k]),
         owned=owned,
+        revoking=lambda k, p: And(k != i, k != j, s.revoking[k, p]),
+        owned_since=lambda k, p: If(k == j, s.owned_since[i, p], s.owned_since[k, p]),
         client=s.client.but(i, s.Unjoined),
     )
 
@@ -248,6 +265,11 @@ def fresh(s: State, x: Term) -> Term:
 def in_round(s: State) -> Term:
     """True during a rebalance."""
     return Or(s.group == s.PreparingRebalance, s.group == s.CompletingRebalance)
+
+
+def settled(s: State, g: Term) -> Term:
+    """True if the assignment of generation g can no longer change."""
+    return Or(g < s.generation, And(g == s.generation, s.group != s.CompletingRebalance))
 
 
 def newcomer(s: State, i: Term) -> Term:
@@ -280,6 +302,37 @@ OWNERS: Final = (
         "NewcomersOwnNothing",
         "A member that has not joined yet owns nothing.",
         lambda s, i, p: Implies(newcomer(s, i), Not(s.owned[i, p])),
+    ),
+)
+
+# What holds even if join requests arrive out of order.
+GENERATIONS: Final = (
+    Claim(
+        "OneOwnerAGeneration",
+        "Two ids that own a partition by assignments of one generation are one id.",
+        lambda s, i, j, p: Implies(
+            And(s.owned[i, p], s.owned[j, p], s.owned_since[i, p] == s.owned_since[j, p]), i == j
+        ),
+    ),
+    Claim(
+        "OwnersHold",
+        "Who owns a partition was assigned it in the generation since which it owns it.",
+        lambda s, i, p: Implies(
+            s.owned[i, p], And(s.holder[s.owned_since[i, p], p] == i, settled(s, s.owned_since[i, p]))
+        ),
+    ),
+    Claim(
+        "RepliesGoToHolders",
+        "A sync reply grants what its member was assigned in its generation.",
+        lambda s, z, p: Implies(
+            And(s.reply_sent[z], s.reply_granted[z, p]),
+            And(s.holder[s.reply_generation[z], p] == s.reply_member[z], settled(s, s.reply_generation[z])),
+        ),
+    ),
+    Claim(
+        "AssignmentIsRecorded",
+        "In a stable group the assignment is that of its generation.",
+        lambda s, p: Implies(s.group == s.Stable, s.holder[s.generation, p] == s.assigned[p]),
     ),
 )
 
@@ -470,7 +523,14 @@ DROPS: Final = (
     Drop("HighestClaimWins", redundant="With fenced ids the claims of two members never overlap."),
     Drop("MatchReplies", breaks="OneOwner", steps=18, instance=instance(3, 4, 3)),
     Drop("AwaitAllMembers", breaks="OneOwner", steps=16, instance=instance(3, 4, 3)),
-    Drop("FenceOldJoin", breaks="OneOwner", steps=17, instance=instance(3, 4, 3)),
+    Drop(
+        "JoinsInOrder",
+        breaks="OneOwner",
+        steps=17,
+        instance=instance(3, 4, 3),
+        keeps=tuple(claim.name for claim in GENERATIONS),
+    ),
+    Drop("RevokeBeforeRejoin", breaks="OneOwner", steps=18, instance=instance(3, 4, 3)),
     Drop("FenceUnknownMember", breaks="OneOwner", steps=19, instance=instance(3, 4, 3)),
 )
 
@@ -496,8 +556,9 @@ PROTOCOL: Final = Protocol(
             *(expel, revoke, take_new_id),
         )
     ),
-    invariant=(*OWNERS, *ROUNDS, *CLAIMS),
-    promises=("OneOwner",),
+    invariant=(*OWNERS, *GENERATIONS, *ROUNDS, *CLAIMS),
+    promises=("OneOwner", "OneOwnerAGeneration"),
+    ghosts=("holder", "owned_since"),
     small=Finite(
         sizes={MEMBER: 3, PARTITION: 2, JOIN: 2, REPLY: 2},
         numbers={GENERATION: range(4), SEQUENCE: range(4)},

@@ -256,6 +256,7 @@ class Drop:
 
     Either the promise `breaks` is violated after `steps` steps in `instance` (default: `Protocol.small`); or the guard
     is `redundant`, for the reason in that field: then the invariant, with `more` claims, is proved without it too.
+    `keeps` are claims that are proved without a guard that breaks another promise, with no other claims to help.
     """
 
     guard: str
@@ -264,6 +265,7 @@ class Drop:
     instance: Finite | None = None
     redundant: str = ""
     more: tuple[Claim, ...] = ()
+    keeps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,13 @@ def drop_guard(
     )
 
 
+def prove_kept(protocol: Protocol, drop: Drop, *, seed: int = 0, listener: Listener | None = None) -> Proof:
+    """Prove what the protocol keeps without a guard (`Drop.keeps`), from these claims alone."""
+    kept = tuple(claim for claim in protocol.invariant if claim.name in drop.keeps)
+    assert len(kept) == len(drop.keeps), f"{protocol.name} has no claim {set(drop.keeps) - set(protocol.claims)}"
+    return prove(replace(protocol, invariant=kept), off=frozenset({drop.guard}), seed=seed, listener=listener)
+
+
 def first_broken_claim(protocol: Protocol, off: frozenset[str]) -> Query | None:
     """Return the first claim that an action breaks in a state where all claims held, or None."""
     for action in protocol.actions_without(off):

@@ -42,8 +42,9 @@ def proof_lines(proof: Proof) -> Iterator[str]:
     """Yield the result of a proof as lines of text, with the first counterexample to induction."""
     protocol = proof.protocol
     actions = len(protocol.actions_without(proof.off))
+    name = " ".join([protocol.name, *(f"without {guard}" for guard in sorted(proof.off))])
     yield (
-        f"{proof.verdict:8}{protocol.name:28}{actions} actions, {len(protocol.claims)} claims, "
+        f"{proof.verdict:8}{name:28}{' ' if proof.off else ''}{actions} actions, {len(protocol.claims)} claims, "
         f"{len(proof.queries)} queries ({proof.seconds:.1f} s)"
     )
     for action in proof.vacuous:
@@ -73,6 +74,7 @@ def summary(proofs: Sequence[Proof], drops: Sequence[tuple[Protocol, DropResult]
         "proofs": [
             {
                 "protocol": proof.protocol.name,
+                "without": sorted(proof.off),
                 "verdict": proof.verdict,
                 "seed": proof.seed,
                 "actions": proof.reached,

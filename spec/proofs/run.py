@@ -8,7 +8,7 @@ from typing import Any
 from highwater.errors import Verdict, worst
 from highwater.spec.proofs.crosscheck import compare
 from highwater.spec.proofs.language import Protocol
-from highwater.spec.proofs.mutants import DropResult, drop_guard
+from highwater.spec.proofs.mutants import DropResult, drop_guard, prove_kept
 from highwater.spec.proofs.prove import Listener, Proof, prove
 from highwater.spec.proofs.report import ESSENTIAL_CLAIM, RESEARCH, drop_lines, load, proof_lines, size
 from highwater.spec.proofs.research import research, research_lines, research_summary
@@ -19,6 +19,7 @@ def run(
 ) -> tuple[list[Proof], list[tuple[Protocol, DropResult]], Verdict]:
     """Run all proofs, then (`deep`) the comparisons with TLA+, then drop each guard.
 
+    A proof is followed by that of what it keeps without a guard, if it keeps something (`Drop.keeps`).
     `emit` receives each line of output; `verbose` adds the steps that break a promise without a guard.
     """
     proofs: list[Proof] = []
@@ -27,6 +28,10 @@ def run(
         with _progress(protocol.name, size(protocol)) as listener:
             proofs.append(prove(protocol, seed=seed, listener=listener))
         _emit_all(emit, proof_lines(proofs[-1]))
+        for drop in protocol.drops:
+            if drop.keeps:
+                proofs.append(prove_kept(protocol, drop, seed=seed))
+                _emit_all(emit, proof_lines(proofs[-1]))
     same = [_matches_tla(protocol, emit) for protocol in protocols if deep]
     for protocol in protocols if drops or deep else ():
         emit(protocol.name)

@@ -14,7 +14,7 @@ from highwater.spec.proofs.bounded import violation
 from highwater.spec.proofs.crosscheck import compare
 from highwater.spec.proofs.explicit import Explicit
 from highwater.spec.proofs.language import Action, Claim, Drop, Finite, Protocol, State, Step, Term, hold, step
-from highwater.spec.proofs.mutants import drop_guard
+from highwater.spec.proofs.mutants import drop_guard, prove_kept
 from highwater.spec.proofs.prove import FiniteStep, Query, prove
 from highwater.spec.proofs.report import ESSENTIAL_CLAIM, PROTOCOLS, RESEARCH, load, size
 from highwater.spec.proofs.research import research, research_lines
@@ -214,9 +214,19 @@ def test_proof_and_tla_reach_the_same_states() -> None:
     same = compare(protocol, constants=constants)
     assert same.same
     assert same.both > 500
-    other = compare(protocol, constants=constants, off=frozenset({"FenceOldJoin"}))
+    other = compare(protocol, constants=constants, off=frozenset({"JoinsInOrder"}))
     assert other.proof_only
     assert not other.tla_only
+
+
+def test_late_joins_keep_one_owner_a_generation() -> None:
+    """Without the assumption about the network the weaker promise is proved, but not without its lemmas."""
+    protocol = load("cooperative_rebalance")
+    late = dropped(protocol, "JoinsInOrder")
+    assert late.breaks == "OneOwner"
+    assert prove_kept(protocol, late).verdict == "proved"
+    alone = replace(late, keeps=("OneOwnerAGeneration",))
+    assert prove_kept(protocol, alone).verdict == "open"
 
 
 def test_an_unknown_protocol_is_one_line_and_exit_code_2() -> None:
