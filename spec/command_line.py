@@ -223,6 +223,38 @@ def _print_totals(results: "Sequence[ModelResult]") -> None:
     )
 
 
+@spec_app.command("mutate")
+def mutate_command(
+    folders: Annotated[
+        list[str] | None, typer.Argument(metavar="[FOLDER]...", help="Protocols; all if none is named.")
+    ] = None,
+    mutants: Annotated[int, typer.Option("--mutants", help="So many of each module, chosen at random; 0 is all.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the choice.")] = 0,
+    limit: Annotated[float, typer.Option(help="Seconds for each mutant in each model.")] = 60.0,
+    jobs: Annotated[int, typer.Option(help="Processor cores; 0 is all.")] = 0,
+    at_least: Annotated[float, typer.Option(help="Exit code 1 if a smaller percentage is killed.")] = 0.0,
+    list_: Annotated[bool, typer.Option("--list", help="List the mutants; run none.")] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Change the modules in many small ways, and print which changes the fast models notice.
+
+    A mutant is killed if a property breaks, or if an action or a situation that the models reach is not reached any
+    more. All mutants take hours; results are cached, so that an interrupted run continues where it stopped.
+
+    Examples: highwater spec mutate --mutants 20 · highwater spec mutate zk_rebalance · highwater spec mutate --list
+    """
+    from highwater.spec.mutation import report
+
+    if list_:
+        print_names(report.rows(folders or [], mutants, seed), ("mutant", "change"), as_json=json_)
+        return
+    emit = (lambda line: None) if json_ else typer.echo
+    judged = report.run(folders or [], emit, count=mutants, seed=seed, limit_s=limit, jobs=jobs)
+    if json_:
+        _print_json(report.summary(judged))
+    raise typer.Exit(report.exit_code(judged, at_least))
+
+
 @spec_app.command("prove")
 def prove_command(
     names: Annotated[
@@ -333,6 +365,7 @@ def _trace_summary(found: "TraceVerdict") -> dict[str, Any]:
                 "file": e.file,
                 "line": e.line,
                 "reason": e.reason,
+                "conjuncts": e.conjuncts,
             }
             for e in found.entities
         ],
@@ -346,7 +379,8 @@ def _entity_text(entity: "EntityVerdict") -> str:
         head += f"\n  {entity.file}, line {entity.line}: {entity.reason}"
     elif entity.reason:
         head += f"\n  {entity.reason}"
-    return "\n".join([head, *(f"  before: {line}" for line in entity.before)])
+    conjuncts = (f"  would be a step without {each}" for each in entity.conjuncts)
+    return "\n".join([head, *conjuncts, *(f"  before: {line}" for line in entity.before)])
 
 
 def guards_command(

@@ -5,12 +5,13 @@ must be.  The trace is accepted if and only if TLC reaches the last line.  Each 
 validated separately.
 """
 
+import os
 import re
 import shutil
 import tempfile
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
@@ -22,6 +23,7 @@ import msgspec
 from highwater.errors import UsageError, Verdict, worst
 from highwater.spec.formats.trace import Line, Step, out_of_order, read_lines
 from highwater.spec.models import CONTRACTS
+from highwater.spec.refusal import Conjunct, false_conjuncts
 from highwater.spec.tlc.messages import CannotEvaluateError, TlcResult
 from highwater.spec.tlc.run import Options, run_tlc
 from highwater.spec.tlc.values import Function, Value, parse, to_tla
@@ -112,7 +114,10 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class EntityVerdict:
-    """The result for one entity: `line` (from 1, in `file`) is the first rejected one, `before` the state before."""
+    """The result for one entity: `line` (from 1, in `file`) is the first rejected one, `before` the state before.
+
+    `conjuncts` are those of the action without any one of which the spec would have such a step.
+    """
 
     entity: str
     model: str
@@ -123,6 +128,7 @@ class EntityVerdict:
     line: int | None = None
     reason: str = ""
     before: tuple[str, ...] = ()
+    conjuncts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,8 @@ def validate_trace(
     """Validate every entity of a trace against the models for its kind; raise UsageError for an unknown file or model.
 
     `path` is a trace file, or a folder with one file per process (see `read_process_traces`).  A file with a gap in its
-    line numbers is rejected before TLC runs.  `explain` adds the state before a rejected line, which doubles the time.
+    line numbers is rejected before TLC runs.  `explain` adds the state before a rejected line, and the conjuncts that
+    reject it, with a run of TLC for each conjunct of the action.
     """
     layouts = {model: read_layout(model)} if model is not None else read_layouts()
     files = read_process_traces(path) if path.is_dir() else [read_lines(path)]
@@ -226,9 +233,8 @@ def _validate_against(
         )
     members = frozenset(member for member, _ in named)
     entity_lines = [line for line in entity_lines if line.step.entity != ALL_ENTITIES or line.step.node in members]
-    run = partial(
-        _run, model, _module(layout, [line.step for line in entity_lines], members), len(entity_lines), timeout_s
-    )
+    steps = [line.step for line in entity_lines]
+    run = partial(_run, model, _module(layout, steps, members), len(entity_lines), timeout_s)
     try:
         result = run(0)
     except CannotEvaluateError as error:
@@ -243,9 +249,24 @@ def _validate_against(
         return verdict(Verdict.UNKNOWN, reason=result.reason or f"{result.broken} is violated")
     reached = _reached(result.lines)
     rejected = entity_lines[reached - 1]
-    before = _printed_states(run(reached).lines) if explain else ()
     reason = f"no step of the spec is {describe(rejected.step)}"
-    return verdict(Verdict.INVALID, file=rejected.file, line=rejected.number, reason=reason, before=tuple(before))
+    verdict = partial(verdict, Verdict.INVALID, file=rejected.file, line=rejected.number, reason=reason)
+    if not explain:
+        return verdict()
+    before = _printed_states(run(reached).lines)
+    up_to = partial(_run, model, _module(layout, steps[:reached], members), reached, timeout_s, 0)
+    conjuncts = false_conjuncts(
+        _trace_module(model), rejected.step.action, partial(_accepts, up_to), os.cpu_count() or 1
+    )
+    return verdict(before=tuple(before), conjuncts=tuple(conjuncts))
+
+
+def _accepts(up_to: Callable[..., TlcResult], conjunct: Conjunct) -> bool:
+    """Return whether a trace is accepted without a conjunct, or evaluated further than with it."""
+    try:
+        return ACCEPTED in up_to(changed=(conjunct.module.name, conjunct.without)).lines
+    except CannotEvaluateError:
+        return True
 
 
 def _reached(lines: Iterable[str]) -> int:
@@ -289,12 +310,17 @@ def _module(layout: Layout, steps: Sequence[Step], members: frozenset[Value]) ->
     return partial(RUN.format, members=to_tla(members), first=first, steps=rows)
 
 
-def _run(model: str, text: partial[str], length: int, timeout_s: float, shown: int) -> TlcResult:
+def _run(
+    model: str, text: partial[str], length: int, timeout_s: float, shown: int, changed: tuple[str, str] | None = None
+) -> TlcResult:
+    """Run TLC on a trace; `changed` is the name and the text of a module to use instead of the one of the project."""
     module = _trace_module(model)
     with tempfile.TemporaryDirectory(prefix="highwater-trace-") as folder:
         run = Path(folder) / "Run.tla"
         run.write_text(text(module=module.stem, shown=shown))
         config = shutil.copy(module.with_suffix(".cfg"), folder)
+        if changed:
+            (Path(folder) / changed[0]).write_text(changed[1])
         options = Options(timeout_s=timeout_s, library=(module.parent, CONTRACTS), small=length < 2000)
         return run_tlc(run, Path(config), options)
 

@@ -8,7 +8,8 @@ import pytest
 
 from highwater.errors import UsageError, Verdict
 from highwater.spec.formats.trace import Step, read_trace, renumber, write_trace
-from highwater.spec.trace import EntityVerdict, validate_trace
+from highwater.spec.refusal import conjuncts
+from highwater.spec.trace import FOLDER, EntityVerdict, read_layout, validate_trace
 
 # Broker 1 leads and crashes; broker 2 becomes leader and writes another record at the same offset; broker 1 restarts,
 # truncates its log to the end of its epoch in the log of 2, catches up and joins the ISR.
@@ -43,6 +44,7 @@ def test_a_missing_line_is_noticed_by_what_it_did(tmp_path: Path) -> None:
     assert found.line is not None
     assert found.line > at
     assert "SendFetch" in found.reason
+    assert [text.partition(": ")[2] for text in found.conjuncts] == ["offset = Request(f).offset"]
     assert any("highWatermark" in line for line in found.before)
 
 
@@ -61,6 +63,24 @@ def test_a_changed_value_is_noticed(tmp_path: Path, action: str, part: str, name
     steps[at] = msgspec.structs.replace(steps[at], **{part: {**getattr(steps[at], part), name: value}})
     found = validate(tmp_path, steps)
     assert (found.verdict, found.line) == (Verdict.INVALID, at + 1)
+
+
+def test_the_conjunct_that_refuses_a_line_is_named(tmp_path: Path) -> None:
+    steps = read_trace(FAILOVER)
+    at = next(slot for slot, step in enumerate(steps) if step.action == "LeaderAck")
+    steps[at] = msgspec.structs.replace(steps[at], choices={**steps[at].choices, "last_offset": 2})
+    (conjunct,) = validate(tmp_path, steps, explain=True).conjuncts
+    assert conjunct.startswith("HwTruncation.tla:")
+    assert conjunct.endswith(": lastOffset < IF AckAfterCommit THEN highWatermark[l] ELSE LogEnd(l)")
+
+
+@pytest.mark.parametrize("model", ["isr_commit", "eager_rebalance", "cooperative_rebalance", "controller_failover"])
+def test_each_action_of_a_trace_has_conjuncts(model: str) -> None:
+    """Each has at least that of the step that every line has; most have several."""
+    module = next((FOLDER / model).glob("Trace*.tla"))
+    counts = [len(list(conjuncts(module, action))) for action in read_layout(model).actions]
+    assert min(counts) >= 1
+    assert sum(counts) > 5 * len(counts)
 
 
 def test_traces_of_processes_are_merged_with_the_crash_between_two_lives(tmp_path: Path) -> None:

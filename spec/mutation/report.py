@@ -1,0 +1,92 @@
+"""What `highwater spec mutate` prints: a line for each mutant, then the score of each module and what killed it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from highwater.errors import ExitCode
+from highwater.spec.mutation.changes import Change
+from highwater.spec.mutation.run import Judged, Outcome, by_cause, mutable_folders, mutants_of, mutate, score
+
+SHOWN: Final = 100  # characters of the changed text
+
+
+def rows(folders: Sequence[str], count: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Yield place and change of each mutant that `run` would judge."""
+    for folder in folders or mutable_folders():
+        for change in mutants_of(folder, count, seed):
+            yield f"{change.module}.tla:{change.line} {change.definition}", f"{change.what} {change.old}"
+
+
+def run(
+    folders: Sequence[str], emit: Callable[[str], None], *, count: int, seed: int, limit_s: float, jobs: int
+) -> list[Judged]:
+    """Judge the mutants, and print each as soon as it is known, then the table."""
+    done = 0
+
+    def on_outcome(change: Change, outcome: Outcome) -> None:
+        nonlocal done
+        done += 1
+        emit(f"{done:>5} {_line(change, outcome)}")
+
+    judged = mutate(folders, on_outcome, count=count, seed=seed, limit_s=limit_s, jobs=jobs)
+    for line in _table(judged):
+        emit(line)
+    return judged
+
+
+def exit_code(judged: Sequence[Judged], at_least: float) -> ExitCode:
+    """Return VIOLATED if less than `at_least` per cent were killed, UNDECIDED if none was judged."""
+    killed, counted = score(judged)
+    if not counted:
+        return ExitCode.UNDECIDED
+    return ExitCode.HELD if 100 * killed >= at_least * counted else ExitCode.VIOLATED
+
+
+def summary(judged: Sequence[Judged]) -> dict[str, Any]:
+    """Return the object that `--json` prints."""
+    killed, counted = score(judged)
+    return {
+        "killed": killed,
+        "counted": counted,
+        "mutants": [
+            {
+                "module": change.module,
+                "definition": change.definition,
+                "line": change.line,
+                "what": change.what,
+                "old": change.old,
+                "fate": outcome.fate,
+                "why": outcome.why,
+                "model": outcome.model,
+                "undecided": outcome.undecided,
+            }
+            for change, outcome in judged
+        ],
+    }
+
+
+def _line(change: Change, outcome: Outcome) -> str:
+    old = change.old if len(change.old) <= SHOWN else f"{change.old[:SHOWN]}..."
+    place = f"{change.module}.tla:{change.line} {change.definition}"
+    text = f"{outcome.fate:11} {place}: {change.what} {old}"
+    reasons = [outcome.why, outcome.model and f"in {outcome.model}"]
+    if outcome.undecided:
+        reasons.append(f"no result in time: {', '.join(outcome.undecided)}")
+    reason = " ".join(part for part in reasons if part)
+    return f"{text} ({reason})" if reason else text
+
+
+def _table(judged: Sequence[Judged]) -> Iterator[str]:
+    yield ""
+    for module, group in groupby(judged, key=lambda item: item[0].module):
+        of_module = list(group)
+        killed, counted = score(of_module)
+        fates = [outcome.fate for _, outcome in of_module]
+        more = f"{fates.count('equivalent')} equivalent, {fates.count('not counted')} that TLC cannot evaluate"
+        yield f"{module}: {killed} of {counted} killed; {more}"
+        yield from (f"    {number:>4}  {cause}" for cause, number in by_cause(of_module))
+        yield from (f"    survived: {_line(*item)[12:]}" for item in of_module if item[1].fate == "survived")
+    killed, counted = score(judged)
+    share = f", {100 * killed / counted:.1f} %" if counted else ""
+    yield f"{killed} of {counted} mutants killed{share}"
