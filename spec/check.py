@@ -148,13 +148,15 @@ def check(
     profile: Profile = FAST,
     jobs: int = 0,
     fresh: bool = False,
+    controls: bool = True,
 ) -> list[ModelResult]:
     """Check models and mutants, and return the results in the order of their files; controls precede the mutants.
 
     `models`: names or folders; None is all of the profile. `guards`: ids; None is all that have mutants.
     A profile includes the ones before it; a model or guard that is named runs regardless of the profile.
     `on_progress(name, progress, result)` is called for running and finished runs, from several threads.
-    `jobs`: processor cores, 0 is all; `fresh` ignores the cache. Raises UsageError for unknown names.
+    `jobs`: processor cores, 0 is all; `fresh` ignores the cache; without `controls` only the counterexamples are of
+    interest, not whether the correct model holds there. Raises UsageError for unknown names.
     """
     jobs = jobs or os.cpu_count() or 1
     report_progress = on_progress or (lambda name, progress, result: None)
@@ -162,7 +164,8 @@ def check(
     for task in tasks:
         check_names(task.model)
     mutants = list(_chosen_mutants(guards, profile))
-    tasks += [Task(model=model, is_control=True) for model in _controls(tasks, mutants)]
+    if controls:
+        tasks += [Task(model=model, is_control=True) for model in _controls(tasks, mutants)]
     tasks += mutants
 
     def perform(task: Task) -> ModelResult:
@@ -173,7 +176,8 @@ def check(
     with ThreadPoolExecutor(jobs) as pool:
         small = list(pool.map(perform, [task for task in tasks if not task.large]))
     sources = {True: iter(large), False: iter(small)}
-    return _with_controls([next(sources[task.large]) for task in tasks])
+    results = [next(sources[task.large]) for task in tasks]
+    return _with_controls(results) if controls else results
 
 
 def known_names() -> Iterator[str]:

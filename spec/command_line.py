@@ -317,7 +317,7 @@ def draw_command(
     from highwater.spec.models import load_models
 
     if name in load_guards():
-        results = check(models=[], guards=[name], jobs=1)
+        results = check(models=[], guards=[name], jobs=1, controls=False)
         picture = draw_counterexample(next((result for result in results if result.outcome.trace), results[0]))
     elif name in load_models():
         picture = draw_states(load_models()[name], states)

@@ -477,6 +477,12 @@ BrokersGoForward ==
     [][\A b \in Brokers : b \in live /\ b \in live' =>
           role'[b].leaderEpoch >= role[b].leaderEpoch /\ role'[b].controllerEpoch >= role[b].controllerEpoch]_vars
 
+\* A broker with a newer state remembers which controller it is from: by that it refuses older ones.
+BrokersKnowTheirController ==
+    [][\A b \in live \intersect live' : role'[b].leaderEpoch > role[b].leaderEpoch =>
+          \E request \in sent : /\ b \in request.to /\ request.leaderEpoch = role'[b].leaderEpoch
+                                /\ request.controllerEpoch = role'[b].controllerEpoch]_vars
+
 -----------------------------------------------------------------------------
 (* The promises of the protocol: README.md says how each is checked, and within which bounds *)
 
@@ -493,4 +499,5 @@ THEOREM Protocol => []NoOrphans
 THEOREM Protocol => []NothingLeft
 THEOREM Protocol => ZombiesWriteNothing
 THEOREM Protocol => BrokersGoForward
+THEOREM Protocol => BrokersKnowTheirController
 =============================================================================

@@ -45,18 +45,25 @@ Symmetry == Permutations(Brokers)
    or the controller takes by itself must happen if it stays enabled (weak fairness); the high watermark must advance if it
    is enabled repeatedly (strong: a proposal that is rejected forever holds it back in between).  Crashes, lost sessions,
    writes, proposals, and fetches of brokers without a session are not forced.  At the bound on partition epochs the
-   controller no longer answers. *)
+   controller no longer answers.  The session of a broker that is down ends. *)
 
 LiveSpec ==
     /\ MCSpec
     /\ \A l \in Brokers :
           /\ WF_vars(MCHandleAlterPartition(l)) /\ SF_vars(AdvanceHw(l, TRUE)) /\ WF_vars(\E e \in 1 .. MaxPartitionEpoch : MCLearn(l, e))
+          /\ WF_vars(l \notin up /\ MCFence(l))
           /\ \A f \in Brokers : WF_vars(Truncate(f, l)) /\ WF_vars(f \notin fenced /\ MCFetch(f, l, TRUE))
 
 Open(l) == Leads(l) /\ leading[l].proposed # NoProposal /\ PartitionEpoch < MaxPartitionEpoch
 ProposalsAreAnswered == \A l \in Brokers : Open(l) ~> ~Open(l)
 
-Enough == Now.leader # None /\ Now.isr \subseteq up /\ (Cardinality(Now.isr) >= MinIsr \/ ~HwNeedsMinIsr)
+\* A broker that is down leaves the ISR, unless it is the last member.
+DeadLeaveIsr ==
+    \A b \in Brokers : []<>(b \in up \/ Now.isr \subseteq {b} \/ b \notin Now.isr \/ PartitionEpoch = MaxPartitionEpoch)
+
+Enough ==
+    /\ Now.leader # None /\ Now.isr \subseteq up /\ (Cardinality(Now.isr) >= MinIsr \/ ~HwNeedsMinIsr)
+    /\ PartitionEpoch = MaxPartitionEpoch => leading[Now.leader].proposed = NoProposal     \* it is never answered
 LeaderCommits == <>[](Enough => Leads(Now.leader) /\ highWatermark[Now.leader] = LogEnd(Now.leader))
 
 -----------------------------------------------------------------------------

@@ -30,23 +30,25 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 def test_check_prints_one_object_for_machines() -> None:
-    code, output = run("spec", "check", "AckAfterCommit", "--json")
+    code, output = run("spec", "check", "FenceInstance", "--json")
     row = {
-        "guard": "AckAfterCommit", "model": "MCHwTruncation", "expected": "violated", "seen": "violated",
-        "property": "CommittedOnIsr", "length": 5,
+        "guard": "FenceInstance", "model": "MCEagerRebalance_static", "expected": "violated", "seen": "violated",
+        "property": "ReplacedStayOut", "length": 8,
     }  # fmt: skip
     shown = json.loads(output)["guards"][0]
     assert (code, {key: shown[key] for key in row}) == (ExitCode.HELD, row)
-    assert [step["action"] for step in shown["steps"]] == ["ElectLeader", "BecomeLeader", "LeaderWrite", "LeaderAck"]
+    assert [step["action"] for step in shown["steps"]] == [
+        *("SendJoin", "SendJoin", "HandleJoin", "HandleJoin", "GiveUp", "SendJoin", "HandleJoin"),
+    ]
 
 
 def test_check_prints_the_counterexample_of_a_guard_and_that_it_was_cached() -> None:
-    run("spec", "check", "ack_after_commit")
-    code, output = run("spec", "check", "ack_after_commit")
+    run("spec", "check", "fence_instance")
+    code, output = run("spec", "check", "fence_instance")
     assert code == ExitCode.HELD
     assert "cached" in output
-    assert "3 LeaderWrite (b1)\n      log[b1]: <<>> -> <<0>>" in output
-    assert "0 of 0 models and 2 of 2 controls hold, 2 of 2 mutants as expected, guards: 1" in output
+    assert "5 GiveUp (c1)\n" in output
+    assert "0 of 0 models and 1 of 1 controls hold, 1 of 1 mutants as expected, guards: 1" in output
 
 
 def test_check_refuses_unknown_names() -> None:
