@@ -11,7 +11,6 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +34,7 @@ from highwater.spec.models import (
 )
 from highwater.spec.tlc.counterexample import format_counterexample
 from highwater.spec.tlc.messages import TlcResult
+from highwater.spec.tlc.parallel import in_parallel
 from highwater.spec.tlc.run import Options, Progress, run_tlc
 from highwater.toolchain import cache_folder, tlc_jar
 
@@ -172,9 +172,8 @@ def check(
         return _perform(task, jobs if task.large else 1, fresh=fresh, on_progress=report_progress)
 
     # Mutants run on one core: with several, TLC may find a counterexample that is not the shortest, of varying length.
-    large = [perform(task) for task in tasks if task.large]
-    with ThreadPoolExecutor(jobs) as pool:
-        small = list(pool.map(perform, [task for task in tasks if not task.large]))
+    large = in_parallel(perform, [task for task in tasks if task.large], 1)
+    small = in_parallel(perform, [task for task in tasks if not task.large], jobs)
     sources = {True: iter(large), False: iter(small)}
     results = [next(sources[task.large]) for task in tasks]
     return _with_controls(results) if controls else results

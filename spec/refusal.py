@@ -5,7 +5,6 @@ line.  More than one may be named: each alone would be enough.  None is, if two 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Final
 
 from highwater.spec.mutation.changes import AND, edited, excerpt
 from highwater.spec.mutation.syntax import ACTION, Definition, Node, read_definitions
+from highwater.spec.tlc.parallel import in_parallel
 
 # In each trace module a TraceStep explains a line: what Explained says, which has an arm for each action, and more.
 STEP: Final = "TraceStep"
@@ -33,11 +33,10 @@ class Conjunct:
         return f"{self.module.name}:{self.line}: {self.text}"
 
 
-def false_conjuncts(trace_module: Path, action: str, accepts: Callable[[Conjunct], bool], jobs: int) -> list[str]:
+def false_conjuncts(trace_module: Path, action: str, accepts: Callable[[Conjunct], bool]) -> list[str]:
     """Return the conjuncts of an action without which `accepts`, each with its file and line."""
     tried = list(conjuncts(trace_module, action))
-    with ThreadPoolExecutor(jobs) as pool:
-        enough = pool.map(accepts, tried)
+    enough = in_parallel(accepts, tried)
     return [str(conjunct) for conjunct, accepted in zip(tried, enough, strict=True) if accepted]
 
 

@@ -5,7 +5,6 @@ must be.  The trace is accepted if and only if TLC reaches the last line.  Each 
 validated separately.
 """
 
-import os
 import re
 import shutil
 import tempfile
@@ -255,9 +254,7 @@ def _validate_against(
         return verdict()
     before = _printed_states(run(reached).lines)
     up_to = partial(_run, model, _module(layout, steps[:reached], members), reached, timeout_s, 0)
-    conjuncts = false_conjuncts(
-        _trace_module(model), rejected.step.action, partial(_accepts, up_to), os.cpu_count() or 1
-    )
+    conjuncts = false_conjuncts(_trace_module(model), rejected.step.action, partial(_accepts, up_to))
     return verdict(before=tuple(before), conjuncts=tuple(conjuncts))
 
 

@@ -60,6 +60,7 @@ def summary(judged: Sequence[Judged]) -> dict[str, Any]:
                 "why": outcome.why,
                 "model": outcome.model,
                 "undecided": outcome.undecided,
+                "counts": outcome.counts,
             }
             for change, outcome in judged
         ],
@@ -70,10 +71,12 @@ def _line(change: Change, outcome: Outcome) -> str:
     old = change.old if len(change.old) <= SHOWN else f"{change.old[:SHOWN]}..."
     place = f"{change.module}.tla:{change.line} {change.definition}"
     text = f"{outcome.fate:11} {place}: {change.what} {old}"
-    reasons = [outcome.why, outcome.model and f"in {outcome.model}"]
+    reasons = [f"{outcome.why} in {outcome.model}" if outcome.model else outcome.why]
     if outcome.undecided:
         reasons.append(f"no result in time: {', '.join(outcome.undecided)}")
-    reason = " ".join(part for part in reasons if part)
+    if outcome.counts:
+        reasons.append(f"states: {', '.join(outcome.counts)}")
+    reason = "; ".join(part for part in reasons if part)
     return f"{text} ({reason})" if reason else text
 
 

@@ -1,9 +1,9 @@
 """Run TLC on mutants of the modules: the fast models must notice that one expression is another.
 
 A mutant is killed if, in one of the models of its folder, a property breaks, an action that the model takes is never
-taken, or a situation that it reaches is never reached.  The number of states is not compared: every change would change
-it.  A mutant that TLC cannot parse or evaluate is not counted.  Results are cached by content, so that an interrupted
-run continues where it stopped.
+taken, or a situation that it reaches is never reached.  Another number of states kills nothing, although `spec check`
+would notice it: almost every change has that effect.  A mutant that TLC cannot parse or evaluate is not counted.
+Results are cached by content, so that an interrupted run continues where it stopped.
 """
 
 import hashlib
@@ -13,7 +13,6 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal
@@ -26,6 +25,7 @@ from highwater.spec.check import ModelResult, Task, options_of, run_task
 from highwater.spec.guards import load_guards
 from highwater.spec.models import CONTRACTS, FAST, FOLDER, Model, load_models, modules_of
 from highwater.spec.mutation.changes import Change, changes
+from highwater.spec.tlc.parallel import in_parallel
 from highwater.spec.tlc.run import TIMED_OUT
 from highwater.toolchain import cache_folder, tlc_jar
 
@@ -39,7 +39,8 @@ Fate = Literal["killed", "survived", "equivalent", "not counted"]
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a mutant: `why` is the property that broke, or the reason.
 
-    `undecided` are the models that had no result within the limit.
+    `undecided` are the models that had no result within the limit; `counts` those that have another number of states,
+    with both numbers.
     """
 
     fate: Fate
@@ -47,6 +48,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     seconds: float = 0.0
     undecided: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
 
 
 class Equivalent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,8 +115,7 @@ def mutate(
             on_outcome(change, outcome)
         return change, outcome
 
-    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        return list(pool.map(judge, wanted))
+    return in_parallel(judge, wanted, jobs)
 
 
 @cache
@@ -164,6 +165,7 @@ def _fingerprint(change: Change, models: Sequence[Model], limit_s: float) -> str
 
 def _judge(change: Change, models: Sequence[Model], limit_s: float) -> Outcome:
     undecided: list[str] = []
+    counts: list[str] = []
     seconds = 0.0
     with tempfile.TemporaryDirectory(prefix="highwater-mutant-") as name:
         folder = Path(name)
@@ -183,7 +185,9 @@ def _judge(change: Change, models: Sequence[Model], limit_s: float) -> Outcome:
                 return Outcome(fate="not counted", why=result.outcome.reason, model=model.name)
             elif result.faults:
                 return Outcome(fate="killed", why=result.faults[0], model=model.name, seconds=seconds)
-    return Outcome(fate="survived", seconds=seconds, undecided=tuple(undecided))
+            elif model.simulate is None and model.states != result.outcome.distinct:
+                counts.append(f"{model.name} {result.outcome.distinct:,} instead of {model.states:,}")
+    return Outcome(fate="survived", seconds=seconds, undecided=tuple(undecided), counts=tuple(counts))
 
 
 def by_cause(judged: Sequence[Judged]) -> Iterator[tuple[str, int]]:

@@ -1,11 +1,15 @@
 """Run TLC on specs of a few lines, with every possible result."""
 
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 
 from highwater.errors import UsageError, Verdict
 from highwater.spec.tlc.messages import TlcResult
+from highwater.spec.tlc.parallel import in_parallel
 from highwater.spec.tlc.run import Options, Progress, run_tlc
 
 HEAD = "---- MODULE Tiny ----\nEXTENDS Naturals, Sequences, FiniteSets, TLC\nVARIABLE x\nInit == x = 0\n"
@@ -110,3 +114,20 @@ def test_what_the_spec_prints_and_how_far_it_is_are_heard(tmp_path: Path) -> Non
     assert [line for line in found.lines if "at " in line] == ['"at 0"', '"at 1"', '"at 2"', '"at 3"']
     assert reports
     assert reports[-1].distinct == 4
+
+
+def test_an_interruption_stops_every_run(tmp_path: Path) -> None:
+    """Nothing is taken for a result, and what was to run afterwards does not begin."""
+    begun: list[int] = []
+
+    def forever(number: int) -> TlcResult:
+        begun.append(number)
+        if number == 1:
+            threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        return run(folder, COUNT_FOR_EVER)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_parallel(forever, range(4), jobs=2)
+    assert sorted(begun) == [0, 1]

@@ -52,7 +52,8 @@ NESTED: Final = re.compile(r"^\d+\. Line (\d+), column (\d+) to line \d+, column
 NO_MEMORY: Final = re.compile(r"OutOfMemoryError|ran out of memory|Java heap space")
 NOISE: Final = re.compile(
     r"^\W*$|^(Parsing file|Semantic processing|Starting|SANY finished|Computing initial|Running|TLC2|Finished)|"
-    r"^Please run the Java|Errors: \d|^line \d+, col|Warning|Java method$|^public static|^but it produced"
+    r"^Please run the Java|Errors: \d|^line \d+, col|Warning|Implied-temporal checking|Java method$|^public static|"
+    r"^but it produced"
 )
 MODULE_FILE: Final = re.compile(r"Parsing file (\S+\.tla)")
 

@@ -23,6 +23,21 @@ TIMED_OUT: Final = "no result within"
 """How the reason of a result begins if the time was over."""
 
 
+_running: Final[set[subprocess.Popen[str]]] = set()
+_stopped: Final[set[subprocess.Popen[str]]] = set()
+
+
+class StoppedError(Exception):
+    """A run was stopped by `stop_all`: it has no result."""
+
+
+def stop_all() -> None:
+    """Kill every running TLC; `run_tlc` raises StoppedError in its thread."""
+    for process in list(_running):
+        _stopped.add(process)
+        _kill(process)
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Counts of states: generated, distinct, and still in the queue; `seconds` since the start."""
@@ -57,12 +72,13 @@ def run_tlc(
 ) -> TlcResult:
     """Check `module` with the cfg file `config`.
 
-    Raises UsageError with file and line if they cannot be parsed or evaluated.
+    Raises UsageError with file and line if they cannot be parsed or evaluated, and StoppedError after `stop_all`.
     """
     options = options or Options()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="highwater-tlc-") as scratch:
         process = _start(module, config, options, Path(scratch))
+        _running.add(process)
         timed_out = threading.Event()
 
         def stop() -> None:
@@ -78,6 +94,10 @@ def run_tlc(
         finally:
             timer.cancel()
             _kill(process)
+            _running.discard(process)
+    if process in _stopped:
+        _stopped.discard(process)
+        raise StoppedError
     timeout_reason = f"{TIMED_OUT} {options.timeout_s:g} s" if timed_out.is_set() else ""
     return to_result(
         messages, code, timeout_reason, module, time.monotonic() - started, simulated=options.simulate is not None
