@@ -53,6 +53,8 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m highwater.soak.nightly --minutes 30
 	@$(BIN)/python -m highwater.soak.guard_times
 	@$(BIN)/python -m highwater.soak.mutated_traces
+	@$(BIN)/python -m highwater.soak.static_failover apache-kafka:3
+	@$(BIN)/highwater spec mutate
 	@rm -rf results/sweep
 	@$(BIN)/python -m highwater.fuzz.wire.decoders --seconds 300
 	@$(BIN)/highwater fuzz reference --seconds 600 --lines
