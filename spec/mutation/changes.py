@@ -26,6 +26,7 @@ INSTEAD: Final = {
     r"\notin": r"\in",
 }
 AND: Final = ("$ConjList", r"\land")
+OR: Final = ("$DisjList", r"\lor")
 VERSION: Final = re.compile(r"epoch|version|generation", re.IGNORECASE)
 
 
@@ -105,7 +106,7 @@ class _Writer:
         self.text, self.guard_keys, self.versions = text, guard_keys, versions
         self.table: dict[str, Callable[[Node], Iterator[Found]]] = {
             **dict.fromkeys(AND, self._conjuncts),
-            **dict.fromkeys(("$DisjList", r"\lor"), self._disjuncts),
+            **dict.fromkeys(OR, self._disjuncts),
             **dict.fromkeys(("=", "/=", "<", r"\leq", ">", r"\geq", r"\in", r"\notin"), self._comparison),
             **dict.fromkeys((r"\union", r"\intersect"), self._either_operand),
             **dict.fromkeys(("\\", "+", "-"), self._first_operand),
@@ -123,7 +124,7 @@ class _Writer:
         to_visit = [definition.body]
         while to_visit:
             node = to_visit.pop()
-            if node.operator in self.table and node.region.line and not self._never(node):
+            if node.operator in self.table and node.region.line and not (self._never(node) or self._always(node)):
                 yield from self.table[node.operator](node)
             to_visit += self._used(node)
 
@@ -131,7 +132,7 @@ class _Writer:
         """Yield the operands that are evaluated when all guards are on; the others cannot change anything."""
         if node.operator == "$IfThenElse" and self._is_guard(node.operands[0]):
             yield node.operands[2 if self._never(node.operands[0]) else 1]
-        elif not self._never(node):
+        elif not (self._never(node) or self._always(node)):
             yield from node.operands
 
     def _is_guard(self, node: Node) -> bool:
@@ -143,10 +144,16 @@ class _Writer:
             return any(map(self._never, node.operands))
         return node.operator == r"\lnot" and node.operands[0].refers in self.guard_keys
 
+    def _always(self, node: Node) -> bool:
+        """Return whether an expression is true because a guard is on."""
+        if node.operator == "=>":
+            return self._never(node.operands[0])
+        return node.operator in OR and any(part.refers in self.guard_keys for part in node.operands)
+
     def _conjuncts(self, node: Node) -> Iterator[Found]:
         for part in node.operands:
             switched = part.operator == "=>" and self._is_guard(part.operands[0])
-            if part.level < ACTION and not switched and not self._is_guard(part):
+            if part.level < ACTION and not (switched or self._is_guard(part) or self._always(part)):
                 yield part, "drop the conjunct", [(part.region, "TRUE")]
 
     def _disjuncts(self, node: Node) -> Iterator[Found]:

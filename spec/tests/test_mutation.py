@@ -22,6 +22,7 @@ Polite == "Polite" \notin GuardsOff
 Limit == 3
 Add ==
     /\ Polite => count < Limit
+    /\ Polite \/ count > 7
     /\ count' = count +    1 \* not + 2
     /\ epoch' = IF count \in {0, 1}
                 THEN epoch ELSE epoch + 1
