@@ -27,6 +27,7 @@ INSTEAD: Final = {
 }
 AND: Final = ("$ConjList", r"\land")
 OR: Final = ("$DisjList", r"\lor")
+RECORDS: Final = ("$RcdConstructor", "$SetOfRcds")
 VERSION: Final = re.compile(r"epoch|version|generation", re.IGNORECASE)
 
 
@@ -89,11 +90,18 @@ def excerpt(text: str, region: Region) -> str:
     return "\n".join(lines)
 
 
-def _versions(definitions: dict[str, Definition], module: str) -> list[str]:
-    """Return the names of the record fields that hold an epoch, a version or a generation."""
+def _versions(definitions: dict[str, Definition], module: str) -> dict[str, list[str]]:
+    """Return the fields with an epoch, a version or a generation, each with those that are in a record with it."""
     nodes = (node for each in definitions.values() if each.module == module for node in each.body.walk())
-    fields = {node.operands[1].operator for node in nodes if node.operator == "$RcdSelect"}
-    return sorted(field for field in fields if VERSION.search(field))
+    records = [
+        {field for pair in node.operands if VERSION.search(field := pair.operands[0].operator)}
+        for node in nodes
+        if node.operator in RECORDS
+    ]
+    return {
+        name: sorted(set().union(*(each - {name} for each in records if name in each)))
+        for name in set().union(*records)
+    }
 
 
 Found = tuple[Node, str, list[Edit]]
@@ -102,7 +110,7 @@ Found = tuple[Node, str, list[Edit]]
 class _Writer:
     """Finds the changes of each expression, by its operator."""
 
-    def __init__(self, text: str, guard_keys: set[str], versions: list[str]) -> None:
+    def __init__(self, text: str, guard_keys: set[str], versions: dict[str, list[str]]) -> None:
         self.text, self.guard_keys, self.versions = text, guard_keys, versions
         self.table: dict[str, Callable[[Node], Iterator[Found]]] = {
             **dict.fromkeys(AND, self._conjuncts),
@@ -215,10 +223,8 @@ class _Writer:
 
     def _other_version(self, node: Node) -> Iterator[Found]:
         field = node.operands[1]
-        if field.operator in self.versions:
-            for other in self.versions:
-                if other != field.operator:
-                    yield node, f".{other} instead of .{field.operator} in", [(field.region, other)]
+        for other in self.versions.get(field.operator, ()):
+            yield node, f".{other} instead of .{field.operator} in", [(field.region, other)]
 
     def _kept_parts(self, node: Node) -> Iterator[Found]:
         pairs = [part for part in node.operands if part.operator == "$Pair"]
