@@ -48,7 +48,12 @@ class Direction:
     segments: Segments
     frames: FrameReader | None
     acknowledged: int | None = None  # by the receiver, at last
-    ended: bool = False
+    end: int | None = None  # the sequence number of its FIN, which may overtake the data before it
+
+    @property
+    def ended(self) -> bool:
+        """Whether all that was sent has been seen."""
+        return self.end is not None and not self.segments.lacks(self.end)
 
 
 @dataclass(slots=True)
@@ -127,15 +132,14 @@ class Captured:
             why = f"{packet.cut} bytes of the packet were not captured; capture whole packets (tcpdump -s 0)"
             self._interrupt(conversation, packet.number, why)
         if packet.fin or packet.rst:
-            if packet.source == conversation.broker and not any(each.ended for each in conversation.by_source.values()):
+            begun = any(each.end is not None for each in conversation.by_source.values())
+            if packet.source == conversation.broker and not begun:
                 lives = self.cluster.lives
                 lives[conversation.broker] = lives.get(conversation.broker, 0) + 1
-            end = (packet.sequence + packet.syn + len(packet.data)) % (1 << 32)
-            if packet.fin and not packet.cut and (lost := here.segments.lacks(end)):
-                self._interrupt(conversation, packet.number, f"{lost} bytes before the end are not in the capture")
-            here.ended = True
-            if packet.rst or all(direction.ended for direction in conversation.by_source.values()):
-                self._close(conversation, packet.number)
+            if packet.fin:
+                here.end = (packet.sequence + packet.syn + len(packet.data)) % (1 << 32)
+        if packet.rst or all(direction.ended for direction in conversation.by_source.values()):
+            self._close(conversation, packet.number)
 
     def _gap(self, conversation: Conversation, direction: Direction, number: int, lost: int) -> None:
         """Continue after lost bytes with the segments that follow them."""
@@ -229,8 +233,8 @@ class Captured:
         for direction in conversation.by_source.values():
             if lost := direction.segments.missing():
                 self._gap(conversation, direction, number, lost)
-            acknowledged = direction.acknowledged
-            if not direction.ended and acknowledged is not None and (lost := direction.segments.lacks(acknowledged)):
+            due = direction.acknowledged if direction.end is None else direction.end
+            if due is not None and (lost := direction.segments.lacks(due)):
                 self._interrupt(conversation, number, f"{lost} bytes before the end are not in the capture")
         if conversation.decoder is None:
             self._undecoded.append(conversation)

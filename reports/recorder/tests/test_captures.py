@@ -127,6 +127,35 @@ def test_segments_that_are_repeated_or_overtake_each_other_change_nothing(traffi
     assert events(traffic.wire.write(tmp_path / "a.pcap", packets)) == events(traffic.history)
 
 
+def a_last_request(wire: Wire) -> list[tuple[float, bytes]]:
+    """Return the packets of a connection that ends with a request without a reply: seven, of which the 5th is that."""
+    flow = Flow(wire, ("10.0.0.1", 40_000), ("10.0.0.2", 9092))
+    request = bytes.fromhex("0012 0000 0000 0001 ffff")
+    flow.data(0, framed(request))
+    flow.data(1, framed(bytes.fromhex("0000 0001 0000 0000 0000")))
+    flow.data(0, framed(request[:7] + b"\x02" + request[8:]))
+    flow.end(0)
+    assert len(wire.packets) == 7
+    return list(wire.packets)
+
+
+def test_the_end_of_a_connection_may_overtake_the_data_before_it(tmp_path: Path) -> None:
+    packets = a_last_request(Wire())
+    packets[4], packets[5] = packets[5], packets[4]
+    history = open_history(str(Wire(packets=packets).write(tmp_path / "a.pcap")))
+    list(history.events)
+    assert history.quarantine.count == 0, history.quarantine.lines
+
+
+def test_data_that_are_lost_before_the_end_of_a_connection_are_reported(tmp_path: Path) -> None:
+    packets = a_last_request(Wire())
+    del packets[4]
+    history = open_history(str(Wire(packets=packets).write(tmp_path / "a.pcap")))
+    list(history.events)
+    (lost,) = history.quarantine.lines
+    assert lost.reason.endswith("14 bytes before the end are not in the capture")
+
+
 def test_a_compressed_capture_from_a_pipe_is_audited(traffic: Traffic, tmp_path: Path) -> None:
     packed = gzip.compress(traffic.wire.write(tmp_path / "a.pcap").read_bytes())
     options = [f"--config={name}=false" for name in SETTINGS]
