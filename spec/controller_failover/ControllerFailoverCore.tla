@@ -10,7 +10,7 @@
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
-CONSTANTS Controllers, Brokers, Partitions, nobody,
+CONSTANTS Controllers, Brokers, Partitions, no_broker,
           MaxControllerEpoch, MaxLeaderEpoch, MaxPartitionEpoch, MaxBrokerEpoch, MaxRequests
 
 VARIABLE controllerEpoch        \* the store
@@ -59,16 +59,16 @@ Claim(c) ==
     /\ UNCHANGED <<leader, leaderEpoch, isr, partitionEpoch, readEpoch, cachedLeader, cachedLeaderEpoch, cachedIsr,
                    cachedPartitionEpoch, brokers, requests>>
 
-Load(c, p) ==
+ReadsPartition(c, p) ==
     /\ c \in active
     /\ loaded' = [loaded EXCEPT ![c] = @ \union {p}]
     /\ cachedLeader' = [cachedLeader EXCEPT ![c][p] = leader[p]]
     /\ cachedLeaderEpoch' = [cachedLeaderEpoch EXCEPT ![c][p] = leaderEpoch[p]]
     /\ cachedIsr' = [cachedIsr EXCEPT ![c][p] = isr[p]]
     /\ cachedPartitionEpoch' = [cachedPartitionEpoch EXCEPT ![c][p] = partitionEpoch[p]]
-    /\ UNCHANGED <<store, claims, brokers, requests>>
+    /\ UNCHANGED <<store, claims, brokers>>
 
-Write(c, p, newLeader, newIsr) ==
+Writes(c, p, newLeader, newIsr) ==
     LET epoch == cachedLeaderEpoch[c][p] + 1
         version == partitionEpoch[p] + 1 IN
     /\ c \in active /\ p \in loaded[c]
@@ -81,13 +81,29 @@ Write(c, p, newLeader, newIsr) ==
     /\ cachedLeaderEpoch' = [cachedLeaderEpoch EXCEPT ![c][p] = epoch]
     /\ cachedIsr' = [cachedIsr EXCEPT ![c][p] = newIsr]
     /\ cachedPartitionEpoch' = [cachedPartitionEpoch EXCEPT ![c][p] = version]
-    /\ UNCHANGED <<controllerEpoch, claims, loaded, brokers, requests>>
+    /\ UNCHANGED <<controllerEpoch, claims, loaded, brokers>>
 
-Elect(c, p) == \E b \in cachedIsr[c][p] \union {nobody} : Write(c, p, b, cachedIsr[c][p])
+\* b, or no broker, leads; the controller may remove k from the ISR at once.
+Elects(c, p, b, k) ==
+    /\ b \in cachedIsr[c][p] \union {no_broker}
+    /\ Writes(c, p, b, cachedIsr[c][p] \ ({k} \ {b}))
+
+\* What controller c believes of p, to all brokers.
+LeaderAndIsr(c, p) ==
+    [partition |-> p, controllerEpoch |-> claimedEpoch[c], leader |-> cachedLeader[c][p],
+     leaderEpoch |-> cachedLeaderEpoch[c][p], isr |-> cachedIsr[c][p], partitionEpoch |-> cachedPartitionEpoch[c][p],
+     brokerEpoch |-> brokerEpoch]
+
+Load(c, p) == ReadsPartition(c, p) /\ UNCHANGED requests
+LoadAndSend(c, p) == ReadsPartition(c, p) /\ requests' = requests \union {LeaderAndIsr(c, p)'}
+
+Elect(c, p, b, k) == Elects(c, p, b, k) /\ UNCHANGED requests
+ElectAndSend(c, p, b, k) == Elects(c, p, b, k) /\ requests' = requests \union {LeaderAndIsr(c, p)'}
 
 ShrinkIsr(c, p) ==
-    \E b \in cachedIsr[c][p] :
-        Write(c, p, IF cachedLeader[c][p] = b THEN nobody ELSE cachedLeader[c][p], cachedIsr[c][p] \ {b})
+    /\ \E b \in cachedIsr[c][p] :
+          Writes(c, p, IF cachedLeader[c][p] = b THEN no_broker ELSE cachedLeader[c][p], cachedIsr[c][p] \ {b})
+    /\ UNCHANGED requests
 
 Resign(c, p) ==
     /\ c \in active /\ p \in loaded[c]
@@ -99,10 +115,7 @@ Resign(c, p) ==
 
 Send(c, p) ==
     /\ c \in active /\ p \in loaded[c]
-    /\ requests' = requests \union {[partition |-> p, controllerEpoch |-> claimedEpoch[c],
-                                     leader |-> cachedLeader[c][p], leaderEpoch |-> cachedLeaderEpoch[c][p],
-                                     isr |-> cachedIsr[c][p], partitionEpoch |-> cachedPartitionEpoch[c][p],
-                                     brokerEpoch |-> brokerEpoch]}
+    /\ requests' = requests \union {LeaderAndIsr(c, p)}
     /\ UNCHANGED <<store, claims, caches, brokers>>
 
 LeaderChangeIsr(b, p) ==
@@ -134,30 +147,34 @@ Follow(b, m) ==
 Restart(b) ==
     /\ brokerEpoch' = [brokerEpoch EXCEPT ![b] = @ + 1]
     /\ knownControllerEpoch' = [knownControllerEpoch EXCEPT ![b] = 0]
-    /\ knownLeader' = [knownLeader EXCEPT ![b] = [p \in Partitions |-> nobody]]
+    /\ knownLeader' = [knownLeader EXCEPT ![b] = [p \in Partitions |-> no_broker]]
     /\ knownLeaderEpoch' = [knownLeaderEpoch EXCEPT ![b] = [p \in Partitions |-> -1]]
     /\ UNCHANGED <<store, claims, caches, knownIsr, knownPartitionEpoch, requests>>
 
 OfEach(value) == [p \in Partitions |-> value]
 
-Init ==
+\* Every partition is led by `first`, or by no broker, and the brokers that are `informed` know that.
+InitialState(first, informed) ==
     /\ controllerEpoch = 0
-    /\ leader = OfEach(nobody) /\ leaderEpoch = OfEach(0) /\ isr = OfEach(Brokers) /\ partitionEpoch = OfEach(0)
+    /\ leader = OfEach(first) /\ leaderEpoch = OfEach(0) /\ isr = OfEach(Brokers) /\ partitionEpoch = OfEach(0)
     /\ candidate = {} /\ active = {}
     /\ readEpoch = [c \in Controllers |-> 0] /\ claimedEpoch = [c \in Controllers |-> 0]
     /\ loaded = [c \in Controllers |-> {}]
-    /\ cachedLeader = [c \in Controllers |-> OfEach(nobody)]
+    /\ cachedLeader = [c \in Controllers |-> OfEach(no_broker)]
     /\ cachedLeaderEpoch = [c \in Controllers |-> OfEach(0)]
     /\ cachedIsr = [c \in Controllers |-> OfEach({})]
     /\ cachedPartitionEpoch = [c \in Controllers |-> OfEach(0)]
     /\ brokerEpoch = [b \in Brokers |-> 0] /\ knownControllerEpoch = [b \in Brokers |-> 0]
-    /\ knownLeader = [b \in Brokers |-> OfEach(nobody)] /\ knownLeaderEpoch = [b \in Brokers |-> OfEach(-1)]
-    /\ knownIsr = [b \in Brokers |-> OfEach({})] /\ knownPartitionEpoch = [b \in Brokers |-> OfEach(0)]
+    /\ knownLeader = [b \in Brokers |-> OfEach(IF b \in informed THEN first ELSE no_broker)]
+    /\ knownLeaderEpoch = [b \in Brokers |-> OfEach(IF b \in informed THEN 0 ELSE -1)]
+    /\ knownIsr = [b \in Brokers |-> OfEach(IF b \in informed THEN Brokers ELSE {})] /\ knownPartitionEpoch = [b \in Brokers |-> OfEach(0)]
     /\ requests = {}
+Init == InitialState(no_broker, {})
 
 Next ==
     \/ \E c \in Controllers : ReadEpoch(c) \/ Claim(c)
-    \/ \E c \in Controllers, p \in Partitions : Load(c, p) \/ Elect(c, p) \/ ShrinkIsr(c, p) \/ Resign(c, p) \/ Send(c, p)
+    \/ \E c \in Controllers, p \in Partitions : Load(c, p) \/ ShrinkIsr(c, p) \/ Resign(c, p) \/ Send(c, p) \/ LoadAndSend(c, p)
+    \/ \E c \in Controllers, p \in Partitions, b, k \in Brokers \union {no_broker} : Elect(c, p, b, k) \/ ElectAndSend(c, p, b, k)
     \/ \E b \in Brokers, p \in Partitions : LeaderChangeIsr(b, p)
     \/ \E b \in Brokers, m \in requests : Follow(b, m)
     \/ \E b \in Brokers : Restart(b)

@@ -28,6 +28,7 @@ from highwater.spec.proofs.language import (
     State,
     Step,
     Term,
+    in_turn,
     relation,
     step,
     table,
@@ -92,16 +93,26 @@ UNKNOWN: Final = -1  # before a broker has received a request for a partition
 
 
 def init(s: State) -> Term:
+    """Initial states: any leader or none; a broker knows nothing, or this state."""
+
+    def knows(b: Term, p: Term) -> Term:
+        agrees = And(s.known_leader[b, p] == s.leader[p], s.all(lambda k: s.known_isr[b, p, k] == s.isr[p, k]))
+        return And(s.known_leader_epoch[b, p] == 0, s.known_partition_epoch[b, p] == 0, agrees)
+
     return And(
         s.controller_epoch == 0,
         s.claimant == s.no_controller,
         s.all(lambda c: And(Not(s.active[c]), Not(s.candidate[c]), s.claimed_epoch[c] == 0, s.read_epoch[c] == 0)),
         s.all(lambda c, p: Not(s.loaded[c, p])),
-        s.all(lambda p: And(s.leader[p] == s.nobody, s.leader_epoch[p] == 0, s.partition_epoch[p] == 0)),
-        s.all(lambda p: And(s.leader_in[p, 0] == s.nobody, s.writer[p] == s.no_controller)),
+        s.all(lambda p: And(s.leader_epoch[p] == 0, s.partition_epoch[p] == 0)),
+        s.all(lambda p: And(s.leader_in[p, 0] == s.leader[p], s.writer[p] == s.no_controller)),
         s.all(lambda m: Not(s.request_sent[m])),
         s.all(lambda b: And(s.broker_epoch[b] == 0, s.known_controller_epoch[b] == 0)),
-        s.all(lambda b, p: And(s.known_leader_epoch[b, p] == UNKNOWN, s.known_leader[b, p] == s.nobody)),
+        s.all(
+            lambda b, p: Or(
+                And(s.known_leader_epoch[b, p] == UNKNOWN, s.known_leader[b, p] == s.no_broker), knows(b, p)
+            )
+        ),
     )
 
 
@@ -170,21 +181,21 @@ def next_leader_epoch(s: State, c: Term, p: Term) -> Term:
     return s.cached_leader_epoch[c, p] + 1 if s.on("BumpLeaderEpoch") else s.cached_leader_epoch[c, p]
 
 
-def elect(s: State, c: Term, p: Term, b: Term) -> Step:
-    """A controller elects a leader from the ISR, or none, and writes it to the store."""
+def elect(s: State, c: Term, p: Term, b: Term, k: Term) -> Step:
+    """A controller elects b from the ISR, or no broker, writes it to the store, and may remove k from the ISR."""
     return step(
         And(s.active[c], s.loaded[c, p], store_accepts(s, c, p)),
-        Or(b == s.nobody, s.cached_isr[c, p, b]),
-        **write_partition(s, c, p, b, lambda k: s.cached_isr[c, p, k]),
+        Or(b == s.no_broker, s.cached_isr[c, p, b]),
+        **write_partition(s, c, p, b, lambda x: And(s.cached_isr[c, p, x], Or(x == b, x != k))),
     )
 
 
 def shrink_isr(s: State, c: Term, p: Term, b: Term) -> Step:
     """A controller removes a dead broker from the ISR and from leadership, and writes that to the store."""
-    leader = If(s.cached_leader[c, p] == b, s.nobody, s.cached_leader[c, p])
+    leader = If(s.cached_leader[c, p] == b, s.no_broker, s.cached_leader[c, p])
     return step(
         And(s.active[c], s.loaded[c, p], store_accepts(s, c, p)),
-        And(b != s.nobody, s.cached_isr[c, p, b]),
+        And(b != s.no_broker, s.cached_isr[c, p, b]),
         **write_partition(s, c, p, leader, lambda k: And(k != b, s.cached_isr[c, p, k])),
     )
 
@@ -225,6 +236,16 @@ def send(s: State, c: Term, p: Term, m: Term) -> Step:
     )
 
 
+def load_and_send(s: State, c: Term, p: Term, m: Term) -> Step:
+    """A controller sends a state as soon as it has read it."""
+    return in_turn(s, load(s, c, p), lambda t: send(t, c, p, m))
+
+
+def elect_and_send(s: State, c: Term, p: Term, b: Term, k: Term, m: Term) -> Step:
+    """A controller sends its decision as soon as the store has accepted it."""
+    return in_turn(s, elect(s, c, p, b, k), lambda t: send(t, c, p, m))
+
+
 def send_first(s: State, c: Term, p: Term, b: Term, m: Term) -> Step:
     """A controller sends a state that it has not written yet."""
     return step(
@@ -241,7 +262,7 @@ def leader_change_isr(s: State, b: Term, p: Term, k: Term) -> Step:
         return If(x == k, Not(s.known_isr[b, p, k]), s.known_isr[b, p, x])
 
     return step(
-        And(b != s.nobody, k != s.nobody, k != b, s.known_leader[b, p] == b, s.known_leader_epoch[b, p] >= 0),
+        And(b != s.no_broker, k != s.no_broker, k != b, s.known_leader[b, p] == b, s.known_leader_epoch[b, p] >= 0),
         s.guard("IsrCas", s.known_partition_epoch[b, p] == s.partition_epoch[p]),
         leader=s.leader.but(p, b),
         leader_epoch=s.leader_epoch.but(p, s.known_leader_epoch[b, p]),
@@ -257,7 +278,7 @@ def follow(s: State, b: Term, m: Term) -> Step:
     """A broker applies a LeaderAndIsr request."""
     p = s.request_partition[m]
     return step(
-        And(s.request_sent[m], b != s.nobody),
+        And(s.request_sent[m], b != s.no_broker),
         s.guard("FenceStaleController", s.request_controller_epoch[m] >= s.known_controller_epoch[b]),
         s.guard("FenceStaleLeaderAndIsr", s.request_leader_epoch[m] > s.known_leader_epoch[b, p]),
         s.guard("FenceOldBrokerEpoch", s.request_broker_epoch[m, b] >= s.broker_epoch[b]),
@@ -272,17 +293,17 @@ def follow(s: State, b: Term, m: Term) -> Step:
 def restart(s: State, b: Term) -> Step:
     """A broker restarts: it loses its state and registers again."""
     return step(
-        b != s.nobody,
+        b != s.no_broker,
         broker_epoch=s.broker_epoch.but(b, s.broker_epoch[b] + 1),
         known_controller_epoch=s.known_controller_epoch.but(b, 0),
-        known_leader=s.known_leader.but(b, lambda p: s.nobody),
+        known_leader=s.known_leader.but(b, lambda p: s.no_broker),
         known_leader_epoch=s.known_leader_epoch.but(b, lambda p: UNKNOWN),
     )
 
 
 def leads(s: State, b: Term, p: Term) -> Term:
     """True if broker b believes to be the leader of p."""
-    return And(b != s.nobody, s.known_leader[b, p] == b, s.known_leader_epoch[b, p] >= 0)
+    return And(b != s.no_broker, s.known_leader[b, p] == b, s.known_leader_epoch[b, p] >= 0)
 
 
 INVARIANT: Final = (
@@ -431,9 +452,9 @@ DROPS: Final = (
         more=(CURRENT_CONTROLLER,),
     ),
     Drop("PersistBeforeSend", breaks="OneLeaderPerEpoch", steps=7),
-    Drop("BumpLeaderEpoch", breaks="OneLeaderPerEpoch", steps=9),
-    Drop("IsrCas", breaks="BrokersNotAhead", steps=10),
-    Drop("FenceStaleLeaderAndIsr", breaks="BrokersNeverGoBack", steps=8),
+    Drop("BumpLeaderEpoch", breaks="OneLeaderPerEpoch", steps=5),
+    Drop("IsrCas", breaks="BrokersNotAhead", steps=6),
+    Drop("FenceStaleLeaderAndIsr", breaks="BrokersNeverGoBack", steps=6),
     Drop("FenceStaleController", redundant="Leader epochs order all requests about a partition."),
     Drop(
         "FenceOldBrokerEpoch",
@@ -444,7 +465,7 @@ DROPS: Final = (
 PROTOCOL: Final = Protocol(
     name="controller_failover",
     variables=VARIABLES,
-    constants={"nobody": BROKER, "no_controller": CONTROLLER},
+    constants={"no_broker": BROKER, "no_controller": CONTROLLER},
     messages=(LEADER_AND_ISR,),
     ghosts=("claimant", "claimant_of", "leader_in", "writer"),
     parameter_sorts={
@@ -458,6 +479,7 @@ PROTOCOL: Final = Protocol(
         Action(run, without=without)
         for run, without in (
             *((run, "") for run in (read_epoch, claim, load, elect, shrink_isr, resign, send)),
+            *((run, "") for run in (load_and_send, elect_and_send)),
             (send_first, "PersistBeforeSend"),
             *((run, "") for run in (leader_change_isr, follow, restart)),
         )

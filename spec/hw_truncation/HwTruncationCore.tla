@@ -53,14 +53,14 @@ Diverges(b, l) ==
     /\ logEnd[b] > 0
     /\ IF EndAt(b, l) < logEnd[b] THEN TRUE ELSE log[l][EndAt(b, l) - 1] # log[b][logEnd[b] - 1]
 
-Fetch(b, l) ==
-    /\ Reaches(b, l) /\ ~Diverges(b, l) /\ logEnd[b] <= logEnd[l]
-    /\ LET end == logEnd[b]
-           new == IF end < logEnd[l] THEN end + 1 ELSE end IN
-       /\ fetched' = [fetched EXCEPT ![knownEpoch[l]][b] = end]
-       /\ log' = IF new > end THEN [log EXCEPT ![b][end] = log[l][end]] ELSE log
-       /\ logEnd' = [logEnd EXCEPT ![b] = new]
-       /\ highWatermark' = [highWatermark EXCEPT ![b] = Min(highWatermark[l], new)]
+\* The reply may raise the follower's high watermark to h, and contains the records below k.
+Fetch(b, l, k, h) ==
+    /\ Reaches(b, l) /\ ~Diverges(b, l) /\ logEnd[b] <= k /\ k <= logEnd[l]
+    /\ h = highWatermark[b] \/ h \in highWatermark[b] .. Min(highWatermark[l], k)
+    /\ fetched' = [fetched EXCEPT ![knownEpoch[l]][b] = logEnd[b]]
+    /\ log' = [log EXCEPT ![b] = [o \in 0 .. MaxOffset |-> IF o \in logEnd[b] .. k - 1 THEN log[l][o] ELSE @[o]]]
+    /\ logEnd' = [logEnd EXCEPT ![b] = k]
+    /\ highWatermark' = [highWatermark EXCEPT ![b] = h]
     /\ UNCHANGED <<store, knownEpoch, leads, knownIsr>>
 
 Truncate(b, l) ==
@@ -103,16 +103,17 @@ ControllerShrink(c) ==
     /\ isr' = [isr EXCEPT ![leaderEpoch] = @ \ {c}]
     /\ UNCHANGED <<leaderEpoch, leader, brokers>>
 
-ElectLeader(c) ==
+\* The controller may remove another broker from the ISR at once.
+ElectLeader(c, d) ==
     /\ c \in isr[leaderEpoch] /\ leaderEpoch < MaxLeaderEpoch
     /\ leaderEpoch' = leaderEpoch + 1
     /\ leader' = [leader EXCEPT ![leaderEpoch + 1] = c]
-    /\ isr' = [isr EXCEPT ![leaderEpoch + 1] = isr[leaderEpoch]]
+    /\ isr' = [isr EXCEPT ![leaderEpoch + 1] = isr[leaderEpoch] \ ({d} \ {c})]
     /\ UNCHANGED brokers
 
 LearnIsr(b) ==
-    /\ b \in leads /\ knownEpoch[b] = leaderEpoch
-    /\ knownIsr' = [knownIsr EXCEPT ![b] = isr[leaderEpoch]]
+    /\ b \in leads
+    /\ knownIsr' = [knownIsr EXCEPT ![b] = isr[knownEpoch[b]]]
     /\ UNCHANGED <<store, knownEpoch, leads, log, logEnd, highWatermark, fetched>>
 
 \* The request may be late: other leaders may have begun later epochs.
@@ -153,10 +154,11 @@ Init ==
     /\ fetched = [e \in Epochs |-> [b \in Brokers |-> IF e = 0 /\ b = First THEN 0 ELSE -1]]
 
 Next ==
-    \/ \E b \in Brokers : LeaderWrite(b) \/ ControllerShrink(b) \/ ElectLeader(b) \/ LearnIsr(b)
+    \/ \E b \in Brokers : LeaderWrite(b) \/ ControllerShrink(b) \/ LearnIsr(b)
     \/ \E b \in Brokers, e \in Epochs : BecomeLeader(b, e) \/ BecomeFollower(b, e)
-    \/ \E b, c \in Brokers : Fetch(b, c) \/ Truncate(b, c) \/ ExpandIsr(b, c) \/ ShrinkIsr(b, c)
+    \/ \E b, c \in Brokers : ElectLeader(b, c) \/ Truncate(b, c) \/ ExpandIsr(b, c) \/ ShrinkIsr(b, c)
     \/ \E b \in Brokers, n \in 0 .. MaxOffset + 1 : AdvanceHw(b, n) \/ Crash(b, n)
+    \/ \E b, c \in Brokers, k, h \in 0 .. MaxOffset + 1 : Fetch(b, c, k, h)
 
 Bounds == TRUE
 

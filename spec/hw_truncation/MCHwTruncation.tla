@@ -39,10 +39,9 @@ MCLeaderProposeIsr(l) ==
           LeaderProposeIsr(l, IF f \in leading[l].isr THEN leading[l].isr \ {f} ELSE leading[l].isr \union {f})
 
 \* A fetch in one step: sent, served, and its reply taken or lost (README.md, "Fewer states").
-FetchAtOnce(l, f, taken) ==
+FetchAtOnce(l, f, hw, taken) ==
     LET request == Request(f)
-        lead == AfterFetch(l, f, request)
-        hw == CommittedEnd(l, lead) IN
+        lead == AfterFetch(l, f, request) IN
     /\ LeaderOf(f) = l /\ f # l /\ Up(l)
     /\ FetchResult(l, request) = "records"
     /\ leading' = [leading EXCEPT ![l] = lead]
@@ -57,8 +56,8 @@ FetchAtOnce(l, f, taken) ==
             /\ highWatermark' = [highWatermark EXCEPT ![l] = hw]
     /\ UNCHANGED <<store, roles, messages>>
 
-MCFetch(l, f) == \E taken \in BOOLEAN : FetchAtOnce(l, f, taken)
-MCFetchTaken(l, f) == FetchAtOnce(l, f, TRUE)
+MCFetchTaken(l, f) == FetchAtOnce(l, f, CommittedEnd(l, AfterFetch(l, f, Request(f))), TRUE)
+MCFetch(l, f) == MCFetchTaken(l, f) \/ FetchAtOnce(l, f, CommittedEnd(l, AfterFetch(l, f, Request(f))), FALSE)
 
 \* The same if the leader returns the point of divergence.
 MCTruncate(l, f) ==

@@ -34,7 +34,9 @@ from highwater.spec.proofs.commitment import (
     is_clean_member,
     leader_and_isr_arrives,
     leader_write,
+    may_receive,
     next_epoch,
+    receive,
 )
 from highwater.spec.proofs.language import (
     Action,
@@ -42,7 +44,6 @@ from highwater.spec.proofs.language import (
     Claim,
     Drop,
     Finite,
-    If,
     Implies,
     Not,
     Or,
@@ -72,19 +73,15 @@ def is_epoch_end(s: State, b: Term, epoch: Term, end: Term) -> Term:
     )
 
 
-def fetch(s: State, b: Term, source: Term, n: Term) -> Step:
-    """A follower whose log is a prefix of the leader's, by its last epoch, fetches one record if there is one."""
-    e, end = s.known_epoch[source], s.log_end[b]
-    last, more = s.log[b, end - 1], end < s.log_end[source]
-    new_end = If(more, end + 1, end)
+def fetch(s: State, b: Term, source: Term, n: Term, k: Term, h: Term) -> Step:
+    """A follower whose log is a prefix of the leader's, by its last epoch, fetches the records below k, if any."""
+    end = s.log_end[b]
+    last = s.log[b, end - 1]
     same = And(is_epoch_end(s, source, last, n), n > 0, end <= n, s.log[source, n - 1] == last)
     return step(
-        And(can_fetch_from(s, b, source), end <= s.log_end[source]),
+        And(can_fetch_from(s, b, source), may_receive(s, b, source, k, h)),
         s.guard("TruncateByEpoch", Or(end == 0, same)),
-        fetched=s.fetched.but((e, b), end),
-        log=lambda c, o: If(And(more, c == b, o == end), s.log[source, end], s.log[c, o]),
-        log_end=s.log_end.but(b, new_end),
-        high_watermark=s.high_watermark.but(b, smaller(s.high_watermark[source], new_end)),
+        **receive(s, b, source, k, h),
     )
 
 
@@ -149,17 +146,14 @@ def controller_shrink(s: State, c: Term) -> Step:
     return step(And(s.isr[s.leader_epoch, c], c != s.leader[s.leader_epoch]), isr=s.isr.but((s.leader_epoch, c), False))
 
 
-def elect_leader(s: State, c: Term) -> Step:
-    """The controller elects c and begins a leader epoch."""
-    return step(s.guard("ElectFromIsr", is_clean_member(s, c)), **next_epoch(s, c))
+def elect_leader(s: State, c: Term, d: Term) -> Step:
+    """The controller elects c, which may lead already, and begins a leader epoch; it may remove d from the ISR."""
+    return step(s.guard("ElectFromIsr", is_clean_member(s, c)), **next_epoch(s, c, d))
 
 
 def learn_isr(s: State, b: Term) -> Step:
-    """The leader reads the ISR from the store."""
-    return step(
-        And(s.leads[b], s.known_epoch[b] == s.leader_epoch),
-        known_isr=s.known_isr.but(b, lambda c: s.isr[s.leader_epoch, c]),
-    )
+    """A leader, zombies included, receives the ISR that the store held last in its epoch."""
+    return step(s.leads[b], known_isr=s.known_isr.but(b, lambda c: s.isr[s.known_epoch[b], c]))
 
 
 def become_leader(s: State, b: Term, e: Term) -> Step:

@@ -48,16 +48,20 @@ LeaderWrite(b) ==
     /\ fetched' = [fetched EXCEPT ![knownEpoch[b]][b] = logEnd[b] + 1]
     /\ UNCHANGED <<controller, views, highWatermark, requests>>
 
-Fetch(b, l) ==
-    /\ b # l /\ l \in leads /\ b \notin leads \union mustTruncate
-    /\ knownEpoch[b] = knownEpoch[l] /\ logEnd[b] <= logEnd[l]
-    /\ LET end == logEnd[b]
-           new == IF end < logEnd[l] THEN end + 1 ELSE end IN
-       /\ fetched' = [fetched EXCEPT ![knownEpoch[l]][b] = end]
-       /\ log' = IF new > end THEN [log EXCEPT ![b][end] = log[l][end]] ELSE log
-       /\ logEnd' = [logEnd EXCEPT ![b] = new]
-       /\ highWatermark' = [highWatermark EXCEPT ![b] = Min(highWatermark[l], new)]
-    /\ UNCHANGED <<controller, views, requests>>
+IsPrefix(b, l) == logEnd[b] <= logEnd[l] /\ \A o \in 0 .. logEnd[b] - 1 : log[b][o] = log[l][o]
+
+\* The reply may raise the follower's high watermark to h, and contains the records below k.
+Fetch(b, l, k, h) ==
+    /\ b # l /\ l \in leads /\ b \notin leads /\ knownEpoch[b] = knownEpoch[l]
+    /\ b \in mustTruncate => IsPrefix(b, l)
+    /\ logEnd[b] <= k /\ k <= logEnd[l]
+    /\ h = highWatermark[b] \/ h \in highWatermark[b] .. Min(highWatermark[l], k)
+    /\ fetched' = [fetched EXCEPT ![knownEpoch[l]][b] = logEnd[b]]
+    /\ log' = [log EXCEPT ![b] = [o \in 0 .. MaxOffset |-> IF o \in logEnd[b] .. k - 1 THEN log[l][o] ELSE @[o]]]
+    /\ logEnd' = [logEnd EXCEPT ![b] = k]
+    /\ highWatermark' = [highWatermark EXCEPT ![b] = h]
+    /\ mustTruncate' = mustTruncate \ {b}
+    /\ UNCHANGED <<controller, knownEpoch, knownVersion, leads, knownIsr, maximalIsr, requests>>
 
 AdvanceHw(b, h) ==
     /\ b \in leads /\ highWatermark[b] < h /\ h <= logEnd[b]
@@ -96,19 +100,22 @@ ControllerShrink(c) ==
     /\ partitionEpoch' = partitionEpoch + 1
     /\ UNCHANGED <<leaderEpoch, leader, views, replicas, requests>>
 
-ElectLeader(c) ==
+\* The controller may remove another broker from the ISR at once.
+ElectLeader(c, d) ==
     /\ c \in isr[leaderEpoch] /\ leaderEpoch < MaxLeaderEpoch
     /\ leaderEpoch' = leaderEpoch + 1
     /\ partitionEpoch' = partitionEpoch + 1
     /\ leader' = [leader EXCEPT ![leaderEpoch + 1] = c]
-    /\ isr' = [isr EXCEPT ![leaderEpoch + 1] = isr[leaderEpoch]]
+    /\ isr' = [isr EXCEPT ![leaderEpoch + 1] = isr[leaderEpoch] \ ({d} \ {c})]
     /\ UNCHANGED <<views, replicas, requests>>
 
+\* The last ISR of its epoch; of an earlier epoch the version is out of date.
 LearnIsr(b) ==
-    /\ b \in leads /\ knownEpoch[b] = leaderEpoch /\ knownVersion[b] < partitionEpoch
-    /\ knownVersion' = [knownVersion EXCEPT ![b] = partitionEpoch]
-    /\ knownIsr' = [knownIsr EXCEPT ![b] = isr[leaderEpoch]]
-    /\ maximalIsr' = [maximalIsr EXCEPT ![b] = isr[leaderEpoch]]
+    LET e == knownEpoch[b] IN
+    /\ b \in leads /\ (e < leaderEpoch \/ knownVersion[b] < partitionEpoch)
+    /\ knownVersion' = IF e = leaderEpoch THEN [knownVersion EXCEPT ![b] = partitionEpoch] ELSE knownVersion
+    /\ knownIsr' = [knownIsr EXCEPT ![b] = isr[e]]
+    /\ maximalIsr' = [maximalIsr EXCEPT ![b] = isr[e]]
     /\ UNCHANGED <<controller, knownEpoch, leads, mustTruncate, replicas, requests>>
 
 \* The request may be late: other leaders may have begun later epochs.  Then its version is out of date.
@@ -156,12 +163,13 @@ Init ==
     /\ requests = {}
 
 Next ==
-    \/ \E b \in Brokers : LeaderWrite(b) \/ ControllerShrink(b) \/ ElectLeader(b) \/ LearnIsr(b)
+    \/ \E b \in Brokers : LeaderWrite(b) \/ ControllerShrink(b) \/ LearnIsr(b)
     \/ \E b \in Brokers, e \in Epochs : BecomeLeader(b, e) \/ BecomeFollower(b, e)
-    \/ \E b, c \in Brokers : Fetch(b, c) \/ ProposeExpand(b, c) \/ ProposeShrink(b, c)
+    \/ \E b, c \in Brokers : ElectLeader(b, c) \/ ProposeExpand(b, c) \/ ProposeShrink(b, c)
     \/ \E r \in requests : ChangeIsr(r)
     \/ \E b \in Brokers, n \in 0 .. MaxOffset + 1 : AdvanceHw(b, n)
     \/ \E b, c \in Brokers, n \in 0 .. MaxOffset + 1 : Truncate(b, c, n)
+    \/ \E b, c \in Brokers, k, h \in 0 .. MaxOffset + 1 : Fetch(b, c, k, h)
 
 Bounds == partitionEpoch <= MaxPartitionEpoch /\ Cardinality(requests) <= MaxRequests
 

@@ -32,7 +32,9 @@ from highwater.spec.proofs.commitment import (
     is_committed,
     leader_and_isr_arrives,
     leader_write,
+    may_receive,
     next_epoch,
+    receive,
 )
 from highwater.spec.proofs.language import (
     Action,
@@ -86,18 +88,15 @@ def init(s: State) -> Term:
     )
 
 
-def fetch(s: State, b: Term, source: Term) -> Step:
-    """A follower fetches from its log end, which becomes its fetch offset, and appends one record if there is one."""
-    e, end = s.known_epoch[source], s.log_end[b]
-    more = end < s.log_end[source]
-    new_end = If(more, end + 1, end)
+def fetch(s: State, b: Term, source: Term, k: Term, h: Term) -> Step:
+    """A follower whose log is a prefix of the leader's fetches the records below k, if any."""
+    prefix = s.all(lambda o: Implies(And(o >= 0, o < s.log_end[b]), s.log[b, o] == s.log[source, o]))
     return step(
-        And(b != source, s.leads[source], Not(s.leads[b]), Not(s.must_truncate[b]), end <= s.log_end[source]),
-        s.guard("FenceStaleFetch", s.known_epoch[b] == e),
-        fetched=s.fetched.but((e, b), end),
-        log=lambda c, o: If(And(more, c == b, o == end), s.log[source, end], s.log[c, o]),
-        log_end=s.log_end.but(b, new_end),
-        high_watermark=s.high_watermark.but(b, smaller(s.high_watermark[source], new_end)),
+        And(b != source, s.leads[source], Not(s.leads[b]), may_receive(s, b, source, k, h)),
+        Or(Not(s.must_truncate[b]), prefix),
+        s.guard("FenceStaleFetch", s.known_epoch[b] == s.known_epoch[source]),
+        must_truncate=s.must_truncate.but(b, False),
+        **receive(s, b, source, k, h),
     )
 
 
@@ -163,25 +162,26 @@ def controller_shrink(s: State, c: Term) -> Step:
     )
 
 
-def elect_leader(s: State, c: Term) -> Step:
-    """The controller elects c and begins a leader epoch."""
-    return step(s.guard("ElectFromIsr", in_isr(s, c)), partition_epoch=s.partition_epoch + 1, **next_epoch(s, c))
+def elect_leader(s: State, c: Term, d: Term) -> Step:
+    """The controller elects c, which may lead already, and begins a leader epoch; it may remove d from the ISR."""
+    return step(s.guard("ElectFromIsr", in_isr(s, c)), partition_epoch=s.partition_epoch + 1, **next_epoch(s, c, d))
 
 
 def learn_isr(s: State, b: Term) -> Step:
-    """The leader receives the current ISR: the reply to a proposal, or a change by the controller."""
+    """A leader receives the last ISR of its epoch: the reply to a proposal, or a change by the controller."""
+    e = s.known_epoch[b]
     return step(
-        And(s.leads[b], s.known_epoch[b] == s.leader_epoch, s.known_version[b] < s.partition_epoch),
-        known_version=s.known_version.but(b, s.partition_epoch),
-        known_isr=s.known_isr.but(b, lambda c: s.isr[s.leader_epoch, c]),
-        maximal_isr=s.maximal_isr.but(b, lambda c: s.isr[s.leader_epoch, c]),
+        And(s.leads[b], Or(e < s.leader_epoch, s.known_version[b] < s.partition_epoch)),
+        known_version=received_version(s, b, e),
+        known_isr=s.known_isr.but(b, lambda c: s.isr[e, c]),
+        maximal_isr=s.maximal_isr.but(b, lambda c: s.isr[e, c]),
     )
 
 
 def received_version(s: State, b: Term, e: Term) -> Term:
-    """Return the partition epoch that b knows after a LeaderAndIsr request of epoch e.
+    """Return the partition epoch that b knows after it received the last state of epoch e.
 
-    A late request has an old partition epoch, with which the controller accepts no proposal.
+    A late one has an old partition epoch, with which the controller accepts no proposal.
     """
     return s.known_version.but(b, If(e == s.leader_epoch, s.partition_epoch, s.known_version[b]))
 

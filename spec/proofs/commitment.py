@@ -109,6 +109,24 @@ def leader_write(s: State, b: Term) -> Step:
     )
 
 
+def may_receive(s: State, b: Term, source: Term, k: Term, h: Term) -> Term:
+    """True if a reply may contain the records of leader `source` below k, and raise b's high watermark to h."""
+    hw = s.high_watermark[b]
+    received = And(h >= hw, h <= s.high_watermark[source], h <= k)
+    return And(s.log_end[b] <= k, k <= s.log_end[source], Or(h == hw, received))
+
+
+def receive(s: State, b: Term, source: Term, k: Term, h: Term) -> dict[str, Term]:
+    """Return the updates when follower b fetches from its log end, which becomes its fetch offset, up to k."""
+    end = s.log_end[b]
+    return {
+        "fetched": s.fetched.but((s.known_epoch[source], b), end),
+        "log": lambda c, o: If(And(c == b, o >= end, o < k), s.log[source, o], s.log[c, o]),
+        "log_end": s.log_end.but(b, k),
+        "high_watermark": s.high_watermark.but(b, h),
+    }
+
+
 def commit(s: State, b: Term, h: Term) -> dict[str, Term]:
     """Return the updates when leader b advances its high watermark to h."""
     return {
@@ -152,13 +170,18 @@ def knows_epoch_and_clean(s: State, b: Term) -> Term:
     return And(knows, clean(s, s.leader_epoch, b)) if "unclean" in s.variables else knows
 
 
-def next_epoch(s: State, c: Term) -> dict[str, Term]:
-    """Return the updates when the controller elects c; without ElectFromIsr c is the only member of the new ISR."""
+def next_epoch(s: State, c: Term, d: Term) -> dict[str, Term]:
+    """Return the updates when the controller elects c and removes d, if d is another broker, from the ISR.
+
+    Without ElectFromIsr c is the only member of the new ISR.
+    """
     epoch = s.leader_epoch + 1
     return {
         "leader_epoch": epoch,
         "leader": s.leader.but(epoch, c),
-        "isr": s.isr.but(epoch, lambda b: is_clean_member(s, b) if s.on("ElectFromIsr") else b == c),
+        "isr": s.isr.but(
+            epoch, lambda b: And(is_clean_member(s, b), Or(b == c, b != d)) if s.on("ElectFromIsr") else b == c
+        ),
     }
 
 

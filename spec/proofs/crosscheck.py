@@ -20,7 +20,7 @@ from highwater.spec.tlc.values import parse
 
 SPEC: Final = Path(__file__).parents[1]
 PRINTED: Final = re.compile(r'^<<\s*"STATE",', re.MULTILINE)
-TIMEOUT_S: Final = 300.0
+TIMEOUT_S: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,11 @@ def smaller(one: Term, other: Term) -> Term:
     return If(one <= other, one, other)
 
 
+def larger(one: Term, other: Term) -> Term:
+    """Return the maximum of two numbers."""
+    return If(one <= other, other, one)
+
+
 class Table:
     """A variable of the state that is a function."""
 
@@ -212,6 +217,12 @@ class Step:
 def step(*when: Term, **then: Term) -> Step:
     """Return a step with these conditions and new values."""
     return Step(when, then)
+
+
+def in_turn(s: State, first: Step, second: Callable[[State], Step]) -> Step:
+    """Return the step that takes `first`, and then what `second` returns for the state after it."""
+    following = second(s.after(first))
+    return Step((*first.when, *following.when), {**first.then, **following.then})
 
 
 @dataclass(frozen=True)
