@@ -76,6 +76,8 @@ def _crash(first: Line) -> Line:
 FOLDER: Final = Path(__file__).parent
 UNLOGGED: Final = -2
 ACCEPTED: Final = '"TRACE_ACCEPTED"'
+BROKEN: Final = re.compile(r'<<"BROKEN", (\d+), "(\w+)">>')
+PROMISES: Final = "PromisesKept"
 REACHED: Final = re.compile(r'<<"REACHED", (\d+)>>')
 SHOWN: Final = re.compile(r'^<< ?"SHOWN",', re.MULTILINE)
 TIMEOUT_S: Final = 600
@@ -242,6 +244,11 @@ def _validate_against(
             entity, model, len(entity_lines), unknown_line, f"the spec cannot evaluate {describe(unknown_line.step)}"
         )
     verdict = partial(EntityVerdict, entity, model, steps=len(entity_lines), seconds=result.seconds)
+    if result.broken == PROMISES:
+        number, promise = next(found.groups() for line in result.lines if (found := BROKEN.match(line)))
+        last = entity_lines[int(number) - 1]
+        reason = f"the steps are those of the spec, but after {describe(last.step)} the promise {promise} does not hold"
+        return verdict(Verdict.INVALID, file=last.file, line=last.number, reason=reason)
     if ACCEPTED in result.lines:
         return verdict(Verdict.VALID)
     if result.verdict is not Verdict.VALID:

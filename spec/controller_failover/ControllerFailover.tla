@@ -440,10 +440,10 @@ TypeOK ==
     /\ replica \in [Brokers -> {"all", "behind", "none"}]
 
 \* Every claim has its own controller epoch.
-OneControllerPerEpoch == \A one, other \in claims : one[1] = other[1] => one = other
+OneControllerPerEpoch == Cardinality({claim[1] : claim \in claims}) = Cardinality(claims)
 
 \* A leader epoch belongs to one leader, in the store ...
-OneLeaderPerEpoch == \A one, other \in elected : one[1] = other[1] => one = other
+OneLeaderPerEpoch == Cardinality({choice[1] : choice \in elected}) = Cardinality(elected)
 
 \* ... and on the brokers.
 BrokersAgree == \A a, b \in Brokers :

@@ -161,6 +161,16 @@ TraceInit ==
 
 TraceSpec == TraceInit /\ [][TraceStep \/ (line <= Length /\ (Read \/ Arrive))]_<<vars, line, written>>
 
+Milestone == line > Length \/ (line > 1 /\ Logged(line - 1)[1] = "BecomeLeader")
+Promises ==
+    [OneControllerPerEpoch |-> OneControllerPerEpoch,
+     OneLeaderPerEpoch     |-> OneLeaderPerEpoch,
+     BrokersAgree          |-> BrokersAgree,
+     BrokersNotAhead       |-> BrokersNotAhead]
+
+\* Checked as an invariant, and after the last line: what the theorems of the module promise.
+PromisesKept == Milestone => \A promise \in DOMAIN Promises : Promises[promise] \/ (PrintT(<<"BROKEN", line - 1, promise>>) /\ FALSE)
+
 \* Checked as an invariant: prints each line that is reached for the first time, and ends the run after the last one:
 \* then the trace is accepted.
 Reached ==

@@ -476,8 +476,8 @@ ReadersAgree == \A b \in Brokers : Agree(Take(log[b], highWatermark[b]), committ
 
 \* Two logs that agree on one record agree on all records before it.
 LogMatching ==
-    \A a, b \in Brokers : \A n \in 1 .. Min(LogEnd(a), LogEnd(b)) :
-        log[a][n] = log[b][n] => Take(log[a], n) = Take(log[b], n)
+    \A a, b \in Brokers : \A n \in 2 .. Min(LogEnd(a), LogEnd(b)) :
+        log[a][n] = log[b][n] => log[a][n - 1] = log[b][n - 1]
 
 EpochsAscend == \A b \in Brokers : \A n \in 2 .. LogEnd(b) : log[b][n - 1] <= log[b][n]
 

@@ -11,7 +11,9 @@ CONSTANTS Step(_),      \* a line of the trace: <<action, node, high watermark, 
           Length,       \* how many lines there are
           ShownLine     \* print the state before this one (0: none)
 
-VARIABLE line           \* the next line to explain
+VARIABLES
+    line,               \* the next line to explain
+    withinBudget        \* no crash has gone beyond the fault budget (README.md, "Budget")
 
 Unlogged == -2
 Same(logged, actual) == logged = Unlogged \/ logged = actual
@@ -19,7 +21,7 @@ Same(logged, actual) == logged = Unlogged \/ logged = actual
 TraceNone == -1
 TraceInFlight == 4
 
-\* The fault budget of the run is not checked here.
+\* A run may go beyond the fault budget; from then on less is promised.
 TraceMayLose(b) == TRUE
 TraceMayCrash(b) == TRUE
 
@@ -77,13 +79,14 @@ IsTruncateToEpochEnd(f, offset, end) ==
 \* Or a replica is created again, on a broker that had none or that received a StopReplica with deletion.
 IsRestart(b, end, hw, clean) ==
     \/ Restart(b, end, hw, clean)
-    \/ /\ Up(b) /\ ~InIsr(b) /\ end = 0 /\ hw = 0
-       /\ status' = [status EXCEPT ![b] = IF @ = "active" THEN "idle" ELSE @]
+    \/ /\ ~InIsr(b) /\ end = 0 /\ hw = 0
+       /\ status' = [status EXCEPT ![b] = CASE @ = "active" -> "idle" [] @ = "down" -> "starting clean" [] OTHER -> @]
        /\ log' = [log EXCEPT ![b] = <<>>] /\ latestEpoch' = [latestEpoch EXCEPT ![b] = Unknown]
        /\ highWatermark' = [highWatermark EXCEPT ![b] = 0]
        /\ leading' = [leading EXCEPT ![b] = NotLeading] /\ reply' = [reply EXCEPT ![b] = NoReply]
        /\ UNCHANGED <<store, brokerEpoch, leaderEpoch, fetch, committed>>
 
+\* A broker that restarts without a replica has no Restart line, and may crash again.
 Explained(s) ==
     LET node == s[2] IN
     CASE s[1] = "ElectLeader"         -> IsElectLeader(s[4], s[5], s[6], s[7])
@@ -100,11 +103,11 @@ Explained(s) ==
       [] s[1] = "LeaderServeFetch"    -> IsLeaderServeFetch(node, s[4], s[5], s[6], s[7], s[8])
       [] s[1] = "FollowerAppend"      -> FollowerAppend(node, s[4]) /\ Ends(node, s[5])
       [] s[1] = "TruncateToEpochEnd"  -> IsTruncateToEpochEnd(node, s[4], s[5])
-      [] s[1] = "Crash"               -> Crash(node)
+      [] s[1] = "Crash"               -> IF Up(node) THEN Crash(node) ELSE UNCHANGED vars
       [] s[1] = "Restart"             -> IsRestart(node, s[4], s[3], s[5])
 
 \* The only step without a line: the registration of a broker that restarted.
-Unseen == \E b \in Brokers : Register(b) /\ UNCHANGED line
+Unseen == \E b \in Brokers : Register(b) /\ UNCHANGED <<line, withinBudget>>
 
 \* A killed process may have stored records without writing a trace line; the log end after its restart shows how many.
 Unsaid ==
@@ -114,16 +117,38 @@ Unsaid ==
        /\ lives # {}
        /\ LET more == Step(CHOOSE n \in lives : \A m \in lives : n <= m)[4] - LogEnd(b) IN
           more > 0 /\ (LeaderWrite(b, more) \/ FollowerAppend(b, more))
-    /\ UNCHANGED <<line>>
+    /\ UNCHANGED <<line, withinBudget>>
+
+\* MayCrash and MayLose of the module.
+Affordable(s) ==
+    LET b == s[2] IN
+    CASE s[1] = "Crash"   -> InIsr(b) /\ (\E other \in Store.isr \ {b} : Up(other) /\ ~Clean(other)) => OtherIsClean(b)
+      [] s[1] = "Restart" -> InIsr(b) /\ s[4] < LogEnd(b) => OtherIsClean(b)
+      [] OTHER            -> TRUE
 
 TraceStep ==
     /\ line <= Length
     /\ line' = line + 1
+    /\ withinBudget' = (withinBudget /\ Affordable(Step(line)))
     /\ Explained(Step(line))
     /\ Step(line)[1] \notin {"ElectLeader", "ControllerShrinkIsr", "LeaderChangeIsr"} =>
           Same(Step(line)[3], highWatermark'[Step(line)[2]])
 
-TraceSpec == Init /\ line = 1 /\ TLCSet(1, 0) /\ [][TraceStep \/ Unseen \/ Unsaid]_<<vars, line>>
+TraceSpec ==
+    Init /\ line = 1 /\ withinBudget = TRUE /\ TLCSet(1, 0) /\ [][TraceStep \/ Unseen \/ Unsaid]_<<vars, line, withinBudget>>
+
+Milestone == line > Length \/ (line > 1 /\ Step(line - 1)[1] = "BecomeLeader")
+Promises ==
+    [HwWithinLog    |-> HwWithinLog,
+     EpochsAscend   |-> EpochsAscend,
+     LogMatching    |-> LogMatching,
+     CommittedOnIsr |-> withinBudget => CommittedOnIsr,
+     AckedSurvives  |-> withinBudget => AckedSurvives,
+     LeadersAgree   |-> withinBudget => LeadersAgree,
+     ReadersAgree   |-> withinBudget => ReadersAgree]
+
+\* Checked as an invariant, and after the last line: what the theorems of the module promise.
+PromisesKept == Milestone => \A promise \in DOMAIN Promises : Promises[promise] \/ (PrintT(<<"BROKEN", line - 1, promise>>) /\ FALSE)
 
 \* Checked as an invariant: prints each line that is reached for the first time, and ends the run after the last one:
 \* then the trace is accepted.

@@ -312,10 +312,10 @@ SHORT: Final = Finite(
 
 DROPS: Final = (
     Drop("TruncateByEpoch", breaks="CommittedOnIsr", steps=6, instance=SHORT),
-    Drop("FenceStaleFetch", breaks="CommittedOnIsr", steps=8, instance=SHORT),
+    Drop("FenceStaleFetch", breaks="CommittedOnIsr", steps=7, instance=SHORT),
     Drop("HwNeedsWholeIsr", breaks="CommittedOnIsr", steps=2, instance=SHORT),
     Drop("ExpandOnlyCaughtUp", breaks="CommittedOnIsr", steps=4, instance=SHORT),
-    Drop("ExpandAfterEpochStart", breaks="CommittedOnIsr", steps=11, instance=SHORT),
+    Drop("ExpandAfterEpochStart", breaks="CommittedOnIsr", steps=9, instance=SHORT),
     Drop("IsrCas", breaks="CommittedOnIsr", steps=9, instance=SHORT),
     Drop("ElectFromIsr", breaks="CommittedOnIsr", steps=3, instance=SHORT),
     Drop("UncleanRestartLeavesIsr", breaks="CommittedOnIsr", steps=5, instance=SHORT),

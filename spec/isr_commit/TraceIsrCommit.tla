@@ -22,9 +22,10 @@ VARIABLES
     line,               \* the next line to explain
     asked,              \* of a follower: its last fetches, which may still be served
     served,             \* of a follower: the records last sent to it, and their start offset
-    owing               \* a high watermark in the last line that must still be explained
+    owing,              \* a high watermark in the last line that must still be explained
+    withinBudget        \* no crash has gone beyond the fault budget
 
-traceVars == <<asked, served, owing>>
+traceVars == <<asked, served, owing, withinBudget>>
 
 Unlogged == -2
 Same(logged, actual) == logged = Unlogged \/ logged = actual
@@ -32,7 +33,7 @@ Nothing == [broker |-> None, end |-> 0]
 KeptRequests == 4
 
 TraceNone == -1
-\* The fault budget of the run is not checked here.
+\* A run may go beyond the fault budget; from then on less is promised.
 TraceMayCrash(b) == TRUE
 
 Lines(action) == {n \in 1 .. Length : Step(n)[1] = action}
@@ -222,10 +223,17 @@ Unsaid ==
        /\ lives # {}
        /\ LET more == Step(CHOOSE n \in lives : \A m \in lives : n <= m)[4] - LogEnd(b) IN
           more > 0 /\ (IsLeaderWrite(b, more, Unlogged, Unlogged) \/ IsFollowerAppend(b, more, Unlogged))
-    /\ UNCHANGED <<line, asked, served, owing>>
+    /\ UNCHANGED <<line, traceVars>>
+
+\* MayCrash of the module.
+Affordable(s) ==
+    s[1] = "Crash" /\ s[2] \in up \intersect Eligible =>
+        /\ Cardinality((unclean \intersect Eligible) \union {s[2]}) < MinIsr
+        /\ Eligible \ (unclean \union {s[2]}) # {}
 
 TraceStep ==
     /\ line <= Length /\ owing = Nothing
+    /\ withinBudget' = (withinBudget /\ Affordable(Step(line)))
     /\ line' = line + 1
     /\ Explained(Step(line))
     /\ owing' = Claims(Step(line))
@@ -234,7 +242,7 @@ TraceStep ==
 Explain ==
     /\ owing # Nothing /\ owing' = Nothing
     /\ IF Step(line - 1)[1] = "BecomeLeader" THEN IsTakenOver(owing.broker, owing.end) ELSE IsAdvanceHw(owing.broker, owing.end)
-    /\ UNCHANGED <<line, asked, served>>
+    /\ UNCHANGED <<line, asked, served, withinBudget>>
 
 \* The partition as it was created; no broker has learned of it.
 TraceInit ==
@@ -247,8 +255,21 @@ TraceInit ==
     /\ requests = {} /\ committed = <<>> /\ acked = 0 /\ unclean = {}
     /\ line = 1 /\ TLCSet(1, 0)
     /\ asked = [b \in Brokers |-> <<>>] /\ served = [b \in Brokers |-> [from |-> 0, records |-> <<>>]] /\ owing = Nothing
+    /\ withinBudget = TRUE
 
 TraceSpec == TraceInit /\ [][TraceStep \/ Explain \/ Unsaid]_<<vars, traceVars, line>>
+
+Milestone == owing = Nothing /\ (line > Length \/ (line > 1 /\ Step(line - 1)[1] = "BecomeLeader"))
+Promises ==
+    [LeaderCountsIsr     |-> LeaderCountsIsr,
+     CommittedOnEligible |-> withinBudget => CommittedOnEligible,
+     CommittedSurvives   |-> withinBudget => CommittedSurvives,
+     AckedSurvives       |-> withinBudget => AckedSurvives,
+     LeadersAgree        |-> withinBudget => LeadersAgree,
+     EnoughHold          |-> withinBudget => EnoughHold]
+
+\* Checked as an invariant, and after the last line: what the theorems of the module promise.
+PromisesKept == Milestone => \A promise \in DOMAIN Promises : Promises[promise] \/ (PrintT(<<"BROKEN", line - 1, promise>>) /\ FALSE)
 
 \* Checked as an invariant: prints each line that is reached for the first time, and ends the run after the last one:
 \* then the trace is accepted.

@@ -79,7 +79,7 @@ def mutants_of(folder: str, count: int = 0, seed: int = 0) -> list[Change]:
 
     The choice with a larger count contains that with a smaller one.
     """
-    models = mutable_folders()[folder]
+    models = [model for model in mutable_folders()[folder] if model.path.stem.startswith("MC")]
     bounded = models[0].path
     roots = {found[1] for model in models if (found := SPECIFICATION.search(model.config()))}
     found_changes = changes(bounded.with_name(bounded.name.removeprefix("MC")), bounded, roots, set(load_guards()))
@@ -169,7 +169,7 @@ def _judge(change: Change, models: Sequence[Model], limit_s: float) -> Outcome:
     seconds = 0.0
     with tempfile.TemporaryDirectory(prefix="highwater-mutant-") as name:
         folder = Path(name)
-        for path in modules_of(models[0].path):
+        for path in {path for model in models for path in modules_of(model.path)}:
             (folder / path.name).write_text(change.text if path.stem == change.module else path.read_text())
         for model in models:
             here = msgspec.structs.replace(model, module=str(folder / model.path.name), states=-1)

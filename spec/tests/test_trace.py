@@ -1,5 +1,6 @@
 """A trace of a failover is accepted; with a missing line or a changed value it is rejected at that line."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,28 @@ def test_a_trace_of_nothing_and_an_unknown_model_are_bad_usage(tmp_path: Path) -
         validate_trace(path)
     with pytest.raises(UsageError, match=r"no model 'zk'.*known: .*hw_truncation"):
         validate_trace(FAILOVER, "zk")
+
+
+def test_a_promise_that_the_steps_do_not_keep_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a guard of the spec off, its steps explain a leader that commits alone; the next leader lacks the record."""
+    shutil.copytree(FOLDER / "hw_truncation", tmp_path / "hw_truncation")
+    config = tmp_path / "hw_truncation" / "TraceHwTruncation.cfg"
+    config.write_text(config.read_text().replace("GuardsOff = {}", 'GuardsOff = {"HwNeedsWholeIsr"}'))
+    monkeypatch.setattr("highwater.spec.trace.FOLDER", tmp_path)
+    leads = {"log_end_offset": 0, "high_watermark": 0, "isr": [1, 2]}
+    said: list[tuple[int, str, dict[str, Any], dict[str, Any]]] = [
+        (9, "ElectLeader", {}, {"leader": 1, "leader_epoch": 0, "isr": [1, 2], "partition_epoch": 0}),
+        (1, "BecomeLeader", {}, {**leads, "leader_epoch": 0}),
+        (1, "LeaderWrite", {"count": 1}, {"log_end_offset": 1, "leader_epoch": 0}),
+        (1, "LeaderAdvanceHw", {}, {"high_watermark": 1}),
+        (9, "ElectLeader", {}, {"leader": 2, "leader_epoch": 1, "isr": [1, 2], "partition_epoch": 1}),
+        (2, "BecomeLeader", {}, {**leads, "leader_epoch": 1}),
+    ]
+    steps = [
+        Step(seq=seq, time_ns=seq, node=node, entity="t-0", action=action, choices=choices, state=state)
+        for seq, (node, action, choices, state) in enumerate(said)
+    ]
+    found = validate(tmp_path, steps)
+    assert (found.verdict, found.line) == (Verdict.INVALID, 6)
+    assert found.reason.startswith("the steps are those of the spec, but after BecomeLeader of 2")
+    assert "the promise CommittedOnIsr does not hold" in found.reason
