@@ -129,7 +129,9 @@ class MetadataHandler:
             cluster_id=self._context.config.cluster_id,
             controller_id=self._cache.controller_id,
             brokers=tuple(
-                DescribeClusterBroker(broker_id=broker_id, host=endpoint.host, port=endpoint.port)
+                DescribeClusterBroker(
+                    broker_id=broker_id, host=endpoint.host, port=endpoint.port, rack=self._cache.racks[broker_id]
+                )
                 for broker_id, endpoint in self._cache.brokers.items()
             ),
         )

@@ -116,6 +116,13 @@ class Inbox(Generic[T]):
             reader, self._reader = self._reader, None
             reader.resolve(None)
 
+    def take_while(self, fits: Callable[[T], bool]) -> list[T]:
+        """Remove and return the first items, up to the first one that does not fit, without waiting."""
+        taken = []
+        while self._items and fits(self._items[0]):
+            taken.append(self._items.popleft())
+        return taken
+
     async def take(self) -> T:
         while not self._items:
             self._reader = Pending()

@@ -4,6 +4,8 @@ The handlers write to the metadata store; the controller reacts to the watch eve
 """
 
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 
 from highwater.reference.admin.describe_configs import DEFAULT_SOURCE, TOPIC_SOURCE
@@ -16,7 +18,7 @@ from highwater.reference.controller.controller import Controller
 from highwater.reference.controller.topic_changes import Assignment, assign_replicas
 from highwater.reference.effects import Request
 from highwater.reference.metadata_cache import MetadataCache
-from highwater.reference.procedures import Pending
+from highwater.reference.procedures import Countdown, Pending, start_procedure
 from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.store.client import StoreClient
 from highwater.reference.store.messages import Create, SetData
@@ -49,6 +51,25 @@ class RefusedTopicError(Exception):
         self.error, self.message = error, message or None
 
 
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that can be created; `settings` are those that differ from the broker's."""
+
+    name: str
+    topic_id: bytes
+    assignment: Assignment
+    settings: dict[str, str]
+
+
+def timed_out(what: str) -> RefusedTopicError:
+    return RefusedTopicError(ErrorCode.REQUEST_TIMED_OUT, f"The topic is still being {what}.")
+
+
+def store_lost() -> RefusedTopicError:
+    message = "The metadata store did not confirm the write, which may still take effect."
+    return RefusedTopicError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+
+
 def is_legal_name(name: str) -> bool:
     return bool(LEGAL_NAME.fullmatch(name)) and name not in {".", ".."}
 
@@ -69,23 +90,36 @@ class Topics:
     # -- create ----------------------------------------------------------------------------------
 
     async def create(self, request: Request) -> CreateTopicsResponse:
+        """Create all topics of the request at once, and wait until every live broker knows their leaders.
+
+        A topic that is not there when the request's time is over gets REQUEST_TIMED_OUT; its creation goes on.
+        """
         body: CreateTopicsRequest = request.body
         names = [topic.name for topic in body.topics]
-        results = []
+        planned: dict[str, NewTopic] = {}
+        refused: dict[str, RefusedTopicError] = {}
         for topic in body.topics:
             try:
                 if not self._controller.active:
                     raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
                 if names.count(topic.name) > 1:
                     raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-                results.append(await self._create_one(topic, validate_only=body.validate_only, wait_ms=body.timeout_ms))
-            except RefusedTopicError as refused:
-                results.append(
-                    CreatableTopicResult(name=topic.name, error_code=refused.error, error_message=refused.message)
-                )
-        return CreateTopicsResponse(topics=tuple(results))
+                planned[topic.name] = self._plan(topic)
+            except RefusedTopicError as error:
+                refused[topic.name] = error
+        if not body.validate_only:
+            refused |= await self._create_all(planned, body.timeout_ms)
+        return CreateTopicsResponse(
+            topics=tuple(
+                CreatableTopicResult(name=name, error_code=refused[name].error, error_message=refused[name].message)
+                if name in refused
+                else self._result(planned[name])
+                for name in names
+            )
+        )
 
-    async def _create_one(self, topic: CreatableTopic, *, validate_only: bool, wait_ms: int) -> CreatableTopicResult:
+    def _plan(self, topic: CreatableTopic) -> NewTopic:
+        """Return the topic to create; raise RefusedTopicError if it cannot be."""
         settings = {config.name: config.value or "" for config in topic.configs}
         self.check_settings(settings)
         if not is_legal_name(topic.name):
@@ -95,37 +129,45 @@ class Topics:
             )
         if topic.name in self._cache.topics:
             raise RefusedTopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name} already exists.")
-        assignment = self._assignment(topic)
-        topic_id = self._topic_id(topic.name)
-        if not validate_only:
-            online = self._controller.when_online(topic.name)
-            error = await self.write(topic.name, assignment, settings, topic_id)
-            if error is not ErrorCode.NONE:
-                raise RefusedTopicError(error)
-            await self._wait_at_most(online, wait_ms)
+        return NewTopic(topic.name, self._topic_id(topic.name), self._assignment(topic), settings)
+
+    async def _create_all(self, planned: Mapping[str, NewTopic], wait_ms: int) -> dict[str, RefusedTopicError]:
+        """Write the topics to the store, all at once, and wait; return those that are not there, with the reason."""
+        online = {name: self._controller.when_online(name, len(topic.assignment)) for name, topic in planned.items()}
+        writes = {name: start_procedure(self._write, topic) for name, topic in planned.items()}
+        errors = {name: await write for name, write in writes.items()}
+        refused = {name: RefusedTopicError(error) for name, error in errors.items() if error is not ErrorCode.NONE}
+        late = await self._still_open({name: online[name] for name in planned if name not in refused}, wait_ms)
+        return refused | {name: timed_out("created") for name in late}
+
+    def _result(self, topic: NewTopic) -> CreatableTopicResult:
         return CreatableTopicResult(
             name=topic.name,
-            topic_id=topic_id,
+            topic_id=topic.topic_id,
             error_message=None,
-            num_partitions=len(assignment),
-            replication_factor=len(assignment[0]),
+            num_partitions=len(topic.assignment),
+            replication_factor=len(topic.assignment[0]),
             configs=tuple(
                 CreatableTopicConfigs(
                     name=name,
-                    value=settings.get(name, value),
-                    config_source=TOPIC_SOURCE if name in settings else DEFAULT_SOURCE,
+                    value=topic.settings.get(name, value),
+                    config_source=TOPIC_SOURCE if name in topic.settings else DEFAULT_SOURCE,
                 )
                 for name, value in self._configs.defaults.items()
             ),
         )
 
-    async def _wait_at_most(self, pending: Pending[None], wait_ms: int) -> None:
-        """Wait for `pending`, but at most `wait_ms`, the time-out of the request."""
-        either: Pending[None] = Pending()
-        ticket = self._purgatory.park(max(wait_ms, 0), lambda: either.resolve(None))
-        pending.add_done_callback(lambda: either.resolve(None))
-        await either
+    async def _still_open(self, pending: Mapping[str, Pending[None]], wait_ms: int) -> list[str]:
+        """Wait for all of `pending`, but at most `wait_ms`, the time of the request; return which are not resolved."""
+        over: Pending[None] = Pending()
+        ticket = self._purgatory.park(max(wait_ms, 0), lambda: over.resolve(None))
+        remaining = Countdown(len(pending))
+        for each in pending.values():
+            each.add_done_callback(remaining.count_down)
+        remaining.pending.add_done_callback(lambda: over.resolve(None))
+        await over
         self._purgatory.finish(ticket)
+        return [name for name, each in pending.items() if not each.done]
 
     def check_settings(self, settings: dict[str, str]) -> None:
         """Raise RefusedTopicError for an unknown setting or an invalid value."""
@@ -173,20 +215,18 @@ class Topics:
         _check_replicas(assignment, brokers, len(assignment[0]))
         return dict(sorted(assignment.items()))
 
-    async def write(
-        self, name: str, assignment: Assignment, settings: dict[str, str], topic_id: bytes | None = None
-    ) -> ErrorCode:
+    async def _write(self, topic: NewTopic) -> ErrorCode:
         """Write a new topic to the store; return an error code.
 
         The settings are written first, so that a broker that sees the topic finds them. A topic under deletion still
         exists.
         """
-        if not (await self._store.get(f"{DELETE_TOPICS}/{name}")).error:
+        if not (await self._store.get(f"{DELETE_TOPICS}/{topic.name}")).error:
             return ErrorCode.TOPIC_ALREADY_EXISTS
-        self._store.call(Create(config_path(name)))
-        self._store.call(SetData(config_path(name), to_json(settings)))
-        topic = {"version": 3, "topic_id": (topic_id or self._topic_id(name)).hex(), "partitions": assignment}
-        reply = await self._store.call(Create(f"{TOPICS}/{name}", to_json(topic)))
+        self._store.call(Create(config_path(topic.name)))
+        self._store.call(SetData(config_path(topic.name), to_json(topic.settings)))
+        content = {"version": 3, "topic_id": topic.topic_id.hex(), "partitions": topic.assignment}
+        reply = await self._store.call(Create(f"{TOPICS}/{topic.name}", to_json(content)))
         if reply.error == "NodeExists":
             return ErrorCode.TOPIC_ALREADY_EXISTS
         return ErrorCode.UNKNOWN_SERVER_ERROR if reply.error else ErrorCode.NONE
@@ -206,11 +246,12 @@ class Topics:
         if factor > 0:
             start = _first_broker(name, len(brokers))
             assignment = assign_replicas(self._cache.racks, partitions, factor, start)
-            await self.write(name, assignment, INTERNAL_TOPICS.get(name, {}))
+            await self._write(NewTopic(name, self._topic_id(name), assignment, INTERNAL_TOPICS.get(name, {})))
 
-    # -- create partitions------------------------------------------------------------------------
+    # -- create partitions -----------------------------------------------------------------------
 
     async def create_partitions(self, request: Request) -> CreatePartitionsResponse:
+        """Add partitions to topics, one topic after the other, and wait until every live broker knows their leaders."""
         body: CreatePartitionsRequest = request.body
         results = []
         for topic in body.topics:
@@ -223,55 +264,85 @@ class Topics:
         return CreatePartitionsResponse(results=tuple(results))
 
     async def _add_partitions(self, topic: CreatePartitionsTopic, *, validate_only: bool, wait_ms: int) -> None:
-        if not self._controller.active:
-            raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
+        """Write the larger assignment, on condition that the topic is as it was read; else read it again."""
         path = f"{TOPICS}/{topic.name}"
-        found = await self._store.get(path)
-        if found.error or found.stat is None:
-            raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        existing = parse_topic(found.data).assignment
+        online = self._controller.when_online(topic.name, topic.count)
+        while True:
+            if not self._controller.active:
+                raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
+            found = await self._store.get(path)
+            if found.error or found.stat is None:
+                raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            existing = parse_topic(found.data).assignment
+            changed = {**from_json(found.data), "partitions": {**existing, **self._more_partitions(topic, existing)}}
+            if validate_only:
+                return
+            written = await self._store.call(SetData(path, to_json(changed), found.stat.version))
+            if written.error != "BadVersion":
+                break
+        if written.error:
+            raise store_lost()
+        if await self._still_open({topic.name: online}, wait_ms):
+            raise timed_out("extended")
+
+    def _more_partitions(self, topic: CreatePartitionsTopic, existing: Assignment) -> Assignment:
+        """Return the replicas of the new partitions; raise RefusedTopicError if there is none, or one is not valid."""
         more = topic.count - len(existing)
         if topic.count > MAX_PARTITIONS:
             raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"A topic has at most {MAX_PARTITIONS} partitions.")
         if more <= 0:
             raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"The topic already has {len(existing)} partitions.")
         brokers = sorted(self._cache.brokers)
-        if topic.assignments is not None:
-            added = {len(existing) + slot: tuple(a.broker_ids) for slot, a in enumerate(topic.assignments)}
-            if len(added) != more:
-                message = f"The request adds {more} partitions, but has {len(added)} assignments."
-                raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-            _check_replicas(added, brokers, len(existing[0]))
-        else:
+        if topic.assignments is None:
             factor = min(len(existing[0]), len(brokers))
             start = _first_broker(topic.name, len(brokers))
-            added = assign_replicas(self._cache.racks, more, factor, start, first_partition=len(existing))
-        if validate_only:
-            return
-        online = self._controller.when_online(topic.name)
-        changed = {**from_json(found.data), "partitions": {**existing, **added}}
-        await self._store.call(SetData(path, to_json(changed), found.stat.version))
-        await self._wait_at_most(online, wait_ms)
+            return assign_replicas(self._cache.racks, more, factor, start, first_partition=len(existing))
+        added = {len(existing) + slot: tuple(a.broker_ids) for slot, a in enumerate(topic.assignments)}
+        if len(added) != more:
+            message = f"The request adds {more} partitions, but has {len(added)} assignments."
+            raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        _check_replicas(added, brokers, len(existing[0]))
+        return added
 
     # -- delete ----------------------------------------------------------------------------------
 
     async def delete(self, request: Request) -> DeleteTopicsResponse:
+        """Ask for the deletion of all topics of the request at once, and wait until their replicas are gone.
+
+        A topic that is still there when the request's time is over gets REQUEST_TIMED_OUT; its deletion goes on.
+        """
         body: DeleteTopicsRequest = request.body
         by_id = request.api_version >= TOPICS_BY_ID_SINCE
         states = body.topics if by_id else tuple(DeleteTopicState(name=name) for name in body.topic_names)
-        results = []
+        names: dict[DeleteTopicState, str] = {}
+        refused: dict[DeleteTopicState, RefusedTopicError] = {}
         for state in states:
-            name, topic_id, error, message = state.name, state.topic_id, ErrorCode.NONE, None
             try:
-                name = self._topic_to_delete(state, states)
-                topic_id = self._cache.topics[name].topic_id
-                deleted = self._controller.when_deleted(name)
-                await self._store.ensure(f"{DELETE_TOPICS}/{name}")
-                await self._wait_at_most(deleted, body.timeout_ms)
-            except RefusedTopicError as refused:
-                error, message = refused.error, refused.message
-            results.append(DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message))
-        return DeleteTopicsResponse(responses=tuple(results))
+                names[state] = self._topic_to_delete(state, states)
+            except RefusedTopicError as error:
+                refused[state] = error
+        topic_ids = {name: self._cache.topics[name].topic_id for name in names.values()}
+        late = await self._delete_all(topic_ids, body.timeout_ms)
+        refused |= {state: late[name] for state, name in names.items() if name in late}
+        return DeleteTopicsResponse(
+            responses=tuple(
+                DeletableTopicResult(
+                    name=names.get(state, state.name),
+                    topic_id=topic_ids.get(names.get(state, ""), state.topic_id),
+                    error_code=refused[state].error if state in refused else ErrorCode.NONE,
+                    error_message=refused[state].message if state in refused else None,
+                )
+                for state in states
+            )
+        )
+
+    async def _delete_all(self, names: Iterable[str], wait_ms: int) -> dict[str, RefusedTopicError]:
+        """Ask the controller to delete the topics, and wait; return those that are still there, with the reason."""
+        deleted = {name: self._controller.when_deleted(name) for name in names}
+        writes = {name: start_procedure(self._store.ensure, f"{DELETE_TOPICS}/{name}") for name in deleted}
+        lost = {name: store_lost() for name, write in writes.items() if not await write}
+        late = await self._still_open({name: deleted[name] for name in deleted if name not in lost}, wait_ms)
+        return lost | {name: timed_out("deleted") for name in late}
 
     def _topic_to_delete(self, state: DeleteTopicState, states: tuple[DeleteTopicState, ...]) -> str:
         """Return the name of the topic to delete; raise RefusedTopicError if it is unknown or ambiguous."""

@@ -55,7 +55,12 @@ class TopicPartitions:
             topic_id=self._cache.topics[name].topic_id,
             is_internal=name in INTERNAL_TOPICS,
             partitions=tuple(
-                DescribeTopicPartitionsResponsePartition(**self._cache.partition_fields(name, number))
+                DescribeTopicPartitionsResponsePartition(
+                    **self._cache.partition_fields(name, number),
+                    # Brokers do not learn of eligible leader replicas. Null would end Java's AdminClient.
+                    eligible_leader_replicas=(),
+                    last_known_elr=(),
+                )
                 for number in numbers
             ),
         )

@@ -106,8 +106,7 @@ class BrokerChanges:
                     ReplicaStatus.DELETION_INELIGIBLE,
                 }:
                     controller_context.replicas.move((*key, broker_id), ReplicaStatus.ONLINE)
-        for topic in list(cluster.topics):
-            await self._topics.create_partitions(topic)
+        await self._topics.create_partitions(*cluster.topics)
         for topic in sorted(cluster.deleting):
             self._deletions.start_or_resume(topic)
 

@@ -115,9 +115,9 @@ class Controller:
 
     # -- waiting for topics --------------------------------------------------------------------------
 
-    def when_online(self, topic: str) -> Pending[None]:
-        """Resolve when every live broker knows the new topic's leaders; at once if this is not the controller."""
-        return self.term.topics.when_online(topic) if self.term is not None else resolved()
+    def when_online(self, topic: str, partitions: int) -> Pending[None]:
+        """Resolve when every live broker knows the leaders of so many partitions; at once if not the controller."""
+        return self.term.topics.when_online(topic, partitions) if self.term is not None else resolved()
 
     def when_deleted(self, topic: str) -> Pending[None]:
         """Resolve when the topic is deleted; at once if this broker is not the controller."""

@@ -32,18 +32,21 @@ class Term:
             self._inbox.put(event)
 
     async def serve(self) -> None:
-        """Handle the events of the store one at a time, until the term ends."""
+        """Handle the events of the store one at a time, until the term ends; changes of topics all at once."""
         while True:
             event = await self._inbox.take()
             self.controller_context.check_active()
-            self._queued.discard(event)
-            await self._handle(*event)
+            events = [event]
+            if event[0] == "topic":
+                events += self._inbox.take_while(lambda following: following[0] == "topic")
+            self._queued.difference_update(events)
+            await self._handle(event[0], *(name for _, name in events))
 
-    async def _handle(self, kind: str, name: str) -> None:
+    async def _handle(self, kind: str, name: str, *more: str) -> None:
         if kind == "brokers":
             await self.brokers.refresh()
         elif kind == "topic":
-            await self.topics.refresh(name)
+            await self.topics.refresh(name, *more)
         elif kind == "delete":
             self.deletions.start_or_resume(name)
         elif kind == "reassign":

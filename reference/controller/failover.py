@@ -79,8 +79,7 @@ async def _run(term: Term) -> None:
 async def _announce(term: Term) -> None:
     controller_context = term.controller_context
     controller_context.announce(list(controller_context.cluster.states), controller_context.cluster.brokers)
-    for topic in list(controller_context.cluster.topics):
-        await term.topics.create_partitions(topic)
+    await term.topics.create_partitions(*controller_context.cluster.topics)
     await term.reassignments.resume()
     await term.elections.run_requested()
 

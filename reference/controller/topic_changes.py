@@ -8,7 +8,7 @@ from highwater.reference.controller.context import ControllerContext
 from highwater.reference.controller.transitions import PartitionStatus, ReplicaStatus
 from highwater.reference.procedures import Pending
 from highwater.reference.replication.states import PartitionState, partition_path, state_path
-from highwater.reference.store.messages import Create
+from highwater.reference.store.messages import Create, StoreReply
 
 
 class TopicChanges:
@@ -16,38 +16,35 @@ class TopicChanges:
 
     def __init__(self, controller_context: ControllerContext) -> None:
         self._controller_context = controller_context
-        self._waiters: dict[str, list[Pending[None]]] = {}
+        self._waiters: dict[str, list[tuple[int, Pending[None]]]] = {}  # of a topic: how many partitions, and who waits
 
-    async def refresh(self, topic: str) -> None:
-        """Read a topic and create its new partitions; the cached assignment of known ones wins (reassignment)."""
+    async def refresh(self, *topics: str) -> None:
+        """Read topics and create their new partitions; the cached assignment of known ones wins (reassignment)."""
         cluster = self._controller_context.cluster
-        stored = (await read_topics(self._controller_context.store, (topic,))).get(topic)
+        found = await read_topics(self._controller_context.store, topics)
         self._controller_context.check_active()
-        if stored is None:
-            return
-        known = cluster.topics.setdefault(topic, TopicInfo(stored.topic_id, {}))
-        known.assignment = {**stored.assignment, **known.assignment}
-        await self.create_partitions(topic)
+        for topic, stored in found.items():
+            known = cluster.topics.setdefault(topic, TopicInfo(stored.topic_id, {}))
+            known.assignment = {**stored.assignment, **known.assignment}
+        await self.create_partitions(*found)
 
-    async def create_partitions(self, topic: str) -> None:
-        """Create the missing partitions: the first live replica leads, the live replicas are the ISR."""
-        controller_context, cluster = self._controller_context, self._controller_context.cluster
-        if topic in cluster.deleting:
-            return
-        replies = []
-        for key in cluster.partitions(topic):
-            if key in cluster.states:
-                continue
-            self._create_states(key)
-            live = tuple(replica for replica in cluster.replicas(key) if replica in cluster.brokers)
-            if not live:
-                continue
-            state = PartitionState(live[0], 0, live, controller_context.epoch, 0)
-            controller_context.store.begin_ensure(partition_path(*key))  # requests of one session take effect in order
-            write = Create(
-                state_path(*key), state.to_bytes(), label=controller_context.label(key, "ElectLeader", state)
-            )
-            replies.append((key, state, controller_context.conditional_write(write)))
+    async def create_partitions(self, *topics: str) -> None:
+        """Create the missing partitions: the first live replica leads, the live replicas are the ISR.
+
+        The states of all of them are written together, and announced in one request to each broker.
+        """
+        controller_context = self._controller_context
+        cluster = controller_context.cluster
+        missing = [
+            key
+            for topic in topics
+            if topic not in cluster.deleting
+            for key in cluster.partitions(topic)
+            if key not in cluster.states
+        ]
+        replies = [
+            (key, state, self._begin_creation(key, state)) for key in missing if (state := self._first_state(key))
+        ]
         created = []
         for key, state, pending in replies:
             if not (await controller_context.wait_for(pending)).error:
@@ -58,7 +55,22 @@ class TopicChanges:
                         controller_context.replicas.move((*key, replica), ReplicaStatus.ONLINE)
         if created:
             answers = controller_context.announce(created, cluster.brokers)
-            controller_context.spawn(self._report_online, topic, answers)
+            online = {topic: sum(key in cluster.states for key in cluster.partitions(topic)) for topic, _ in created}
+            controller_context.spawn(self._report_online, online, answers)
+
+    def _first_state(self, key: tuple[str, int]) -> PartitionState | None:
+        """Return the state of a new partition, or None while none of its replicas is live."""
+        cluster = self._controller_context.cluster
+        self._create_states(key)
+        live = tuple(replica for replica in cluster.replicas(key) if replica in cluster.brokers)
+        return PartitionState(live[0], 0, live, self._controller_context.epoch, 0) if live else None
+
+    def _begin_creation(self, key: tuple[str, int], state: PartitionState) -> Pending[StoreReply]:
+        """Begin to write the first state of a partition; requests of one session take effect in order."""
+        controller_context = self._controller_context
+        controller_context.store.begin_ensure(partition_path(*key))
+        label = controller_context.label(key, "ElectLeader", state)
+        return controller_context.conditional_write(Create(state_path(*key), state.to_bytes(), label=label))
 
     def _create_states(self, key: tuple[str, int]) -> None:
         controller_context = self._controller_context
@@ -70,16 +82,22 @@ class TopicChanges:
 
     # -- waiting for topics --------------------------------------------------------------------------
 
-    async def _report_online(self, topic: str, answers: list[Pending[object]]) -> None:
+    async def _report_online(self, online: Mapping[str, int], answers: list[Pending[object]]) -> None:
+        """When every broker has answered, resolve for each topic who waits for at most so many partitions."""
         for answer in answers:
             await self._controller_context.wait_for(answer)
-        for pending in self._waiters.pop(topic, []):
-            pending.resolve(None)
+        for topic, count in online.items():
+            waiting = self._waiters.pop(topic, [])
+            if remaining := [(wanted, pending) for wanted, pending in waiting if wanted > count]:
+                self._waiters[topic] = remaining
+            for wanted, pending in waiting:
+                if wanted <= count:
+                    pending.resolve(None)
 
-    def when_online(self, topic: str) -> Pending[None]:
-        """Resolve when every live broker knows the leaders of the new partitions."""
+    def when_online(self, topic: str, partitions: int) -> Pending[None]:
+        """Resolve when every live broker knows the leaders of so many partitions."""
         pending: Pending[None] = Pending()
-        self._waiters.setdefault(topic, []).append(pending)
+        self._waiters.setdefault(topic, []).append((partitions, pending))
         return pending
 
 

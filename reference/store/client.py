@@ -120,9 +120,12 @@ class StoreClient:
         parts = path.strip("/").split("/")
         return [self.call(Create("/" + "/".join(parts[:depth]))) for depth in range(1, len(parts) + 1)]
 
-    async def ensure(self, path: str) -> None:
+    async def ensure(self, path: str) -> bool:
+        """Create a persistent node and its parents; return whether it exists now."""
+        error = ""
         for pending in self.begin_ensure(path):
-            await pending
+            error = (await pending).error
+        return error in {"", "NodeExists"}
 
     def multi(self, *operations: Create | SetData | Delete | Check) -> Pending[StoreReply]:
         return self.call(Multi(operations))

@@ -26,6 +26,7 @@ from highwater.reference.wire.messages.configs import (
     IncrementalAlterConfigsResource,
 )
 from highwater.reference.wire.messages.metadata import (
+    DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
     TopicRequest,
@@ -169,19 +170,28 @@ def test_acls_need_an_authorizer(world: Simulated) -> None:
 def test_describe_topic_partitions_returns_pages(world: Simulated) -> None:
     world.create("u", 2)
     seen: list[tuple[str | None, int]] = []
+    replicas: set[tuple[object, object]] = set()
     cursor = None
     for _ in range(3):
         body = DescribeTopicPartitionsRequest(response_partition_limit=2, cursor=cursor)
         page = world.ask(body, 0)
         seen += [(topic.name, p.partition_index) for topic in page.topics for p in topic.partitions]
+        replicas |= {(p.eligible_leader_replicas, p.last_known_elr) for topic in page.topics for p in topic.partitions}
         if page.next_cursor is None:
             break
         cursor = DescribeTopicPartitionsRequestCursor(
             topic_name=page.next_cursor.topic_name, partition_index=page.next_cursor.partition_index
         )
     assert seen == [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2), ("u", 0), ("u", 1)]
+    assert replicas == {((), ())}, "Java's AdminClient ends at null"
     unknown = world.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="no"),)), 0)
     assert unknown.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_racks_of_brokers_are_described() -> None:
+    world = Simulated(broker_rack="a")
+    found = world.ask(DescribeClusterRequest(), 0)
+    assert [(broker.broker_id, broker.rack) for broker in found.brokers] == [(1, "a")]
 
 
 def test_offsets_of_a_group_are_deleted(world: Simulated) -> None:

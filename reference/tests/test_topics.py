@@ -1,5 +1,7 @@
 """Topics are created, extended and deleted by administrative requests."""
 
+from typing import Any
+
 import pytest
 
 from highwater.reference.configuration.topic_values import SETTINGS
@@ -7,6 +9,7 @@ from highwater.reference.configuration.topics import TopicConfigs
 from highwater.reference.replication.partition import Role
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.controller import LeaderAndIsrRequest
 from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from highwater.reference.wire.messages.topics import (
@@ -115,3 +118,61 @@ def test_metadata_for_an_unknown_topic_id_is_answered_with_an_error(
     requested = MetadataRequestTopic(topic_id=UNKNOWN_ID, name=None)
     (described,) = world.ask(MetadataRequest(topics=(requested,)), version).topics
     assert (described.error_code, described.name) == (error, "" if version == 11 else None)
+
+
+def creatable(name: str, partitions: int = 1) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+
+
+def test_an_increase_that_lost_the_race_is_decided_again(world: Simulated) -> None:
+    """Twelve requests at once: each reads the topic before another has written it. The last count wins."""
+    sent = {
+        count: world.send(
+            CreatePartitionsRequest(
+                topics=(CreatePartitionsTopic(name=TOPIC, count=count, assignments=None),), timeout_ms=9_000
+            ),
+            1,
+        )
+        for count in range(2, 14)
+    }
+    errors = {count: ErrorCode(world.answer(number).results[0].error_code) for count, number in sent.items()}
+    partitions = len(world.broker().cache.topics[TOPIC].partitions)
+    applied = [count for count, error in errors.items() if error is ErrorCode.NONE]
+    assert partitions == max(applied) == 13
+    assert set(errors.values()) <= {ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS}
+
+
+def test_a_topic_that_is_not_there_in_time_is_timed_out_and_created_nevertheless(world: Simulated) -> None:
+    wanted = CreateTopicsRequest(topics=(creatable("slow"), creatable("slower")), timeout_ms=0)
+    found = world.ask(wanted, 5).topics
+    assert [each.error_code for each in found] == [ErrorCode.REQUEST_TIMED_OUT] * 2
+    assert found[0].error_message == "The topic is still being created."
+    world.wait(lambda: world.leader("slow") > 0 and world.leader("slower") > 0)
+    more = CreatePartitionsTopic(name="slow", count=2, assignments=None)
+    late = world.ask(CreatePartitionsRequest(topics=(more,), timeout_ms=0), 1).results[0]
+    assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
+    world.wait(lambda: world.leader("slow", 1) > 0)
+    gone = world.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="slow"),), timeout_ms=0), 6).responses[0]
+    assert (gone.name, gone.error_code) == ("slow", ErrorCode.REQUEST_TIMED_OUT)
+    world.wait(lambda: "slow" not in world.broker().cache.topics)
+
+
+def test_the_topics_of_one_request_are_created_and_announced_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred topics cost each broker about as many requests of the controller as one topic does."""
+    world = Simulated(brokers=2)
+    controller = world.broker().cache.controller_id
+    received: list[tuple[int, int]] = []
+    for broker_id in world.broker_ids:
+        apply = world.broker(broker_id).replicas.leader_and_isr
+
+        def counted(request: LeaderAndIsrRequest, broker_id: int = broker_id, apply: Any = apply) -> Any:
+            received.append((broker_id, sum(len(topic.partition_states) for topic in request.topic_states)))
+            return apply(request)
+
+        monkeypatch.setattr(world.broker(broker_id).replicas, "leader_and_isr", counted)
+    wanted = tuple(creatable(f"t{number}", 3) for number in range(100))
+    found = world.ask(CreateTopicsRequest(topics=wanted, timeout_ms=20_000), 5, controller).topics
+    assert {each.error_code for each in found} == {ErrorCode.NONE}
+    assert all(world.leader(f"t{number}", 2) > 0 for number in range(100))
+    assert sum(count for _, count in received) == 300
+    assert len(received) <= 2 * len(world.broker_ids)

@@ -424,3 +424,18 @@ def test_describe_and_list_requests_return_transactions_and_producers(world: Sim
         (producer.producer_id, 0)
     ]
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_follower_describes_producers() -> None:
+    world = Simulated(brokers=2)
+    world.create(TOPIC)
+    world.wait(lambda: world.produce(TOPIC, [b"v"], producer_id=7, producer_epoch=0, base_sequence=0).error_code == 0)
+    follower = next(broker_id for broker_id in world.broker_ids if broker_id != world.leader(TOPIC))
+
+    def described() -> list[int]:
+        requested = DescribeProducersRequest(topics=(TopicRequest(name=TOPIC, partition_indexes=(0,)),))
+        (found,) = world.ask(requested, 0, follower).topics[0].partitions
+        assert found.error_code == ErrorCode.NONE
+        return [producer.producer_id for producer in found.active_producers]
+
+    world.wait(lambda: described() == [7])

@@ -4,7 +4,6 @@ import re
 
 from highwater.reference.context import Context
 from highwater.reference.effects import Request
-from highwater.reference.replication.partition import Role
 from highwater.reference.replication.replica_manager import ReplicaManager
 from highwater.reference.transactions.states import TransactionState as State
 from highwater.reference.transactions.store import TransactionStore
@@ -32,7 +31,10 @@ class DescribeHandler:
         self._context, self._replicas, self._store = context, replicas, store
 
     async def producers(self, request: Request) -> DescribeProducersResponse:
-        """Return the active producers of each partition that this broker leads."""
+        """Return the active producers of each partition of which this broker has a replica, leader or not.
+
+        Apache Kafka: ReplicaManager.activeProducerState.
+        """
         body: DescribeProducersRequest = request.body
         return DescribeProducersResponse(
             topics=tuple(
@@ -46,8 +48,8 @@ class DescribeHandler:
 
     def _partition(self, topic: str, number: int) -> PartitionResponse:
         partition = self._replicas.partitions.get((topic, number))
-        if partition is None or partition.role is not Role.LEADER:
-            known = partition is not None or self._replicas.partition_exists(topic, number)
+        if partition is None:
+            known = self._replicas.partition_exists(topic, number)
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return PartitionResponse(partition_index=number, error_code=error)
         return PartitionResponse(
