@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +75,46 @@ def test_the_performance_test_completes(tool: Tool, bootstrap: str) -> None:
     properties = ("--producer-props", f"bootstrap.servers={bootstrap}", "acks=all", "compression.type=lz4")
     printed = tool("ProducerPerformance", "--topic", topic(), *options, *properties)
     assert re.search(r"^5000 records sent, \d+[\d.,]* records/sec", printed, re.MULTILINE), printed
+
+
+@pytest.mark.long
+def test_the_topic_command_creates_describes_extends_and_deletes(tool: Tool, bootstrap: str) -> None:
+    name, where = topic(), ("--bootstrap-server", bootstrap)
+    tool("TopicCommand", *where, "--create", "--topic", name, "--partitions", "3")
+    tool("TopicCommand", *where, "--alter", "--topic", name, "--partitions", "4")
+    described = tool("TopicCommand", *where, "--describe", "--topic", name)
+    assert re.search(r"PartitionCount: 4\b", described), described
+    assert re.findall(r"Partition: (\d)\tLeader: \d+\t", described) == ["0", "1", "2", "3"]
+    tool("TopicCommand", *where, "--delete", "--topic", name)
+    assert name not in tool("TopicCommand", *where, "--list").split()
+
+
+@pytest.mark.long
+def test_offsets_and_groups_are_shown_and_reset(tool: Tool, bootstrap: str) -> None:
+    name, where = topic(), ("--bootstrap-server", bootstrap)
+    tool("TopicCommand", *where, "--create", "--topic", name, "--partitions", "1")
+    tool("ConsoleProducer", *where, "--topic", name, given="a\nb\n")
+    assert tool("GetOffsetShell", *where, "--topic", name).split() == [f"{name}:0:2"]
+    options = ("--from-beginning", "--group", name, "--max-messages", "2", "--timeout-ms", "60000")
+    tool("consumer.ConsoleConsumer", *where, "--topic", name, *options)
+    groups = "consumer.group.ConsumerGroupCommand"
+    assert re.search(
+        rf"^{name} +{name} +0 +2 +2 +0 ", tool(groups, *where, "--describe", "--group", name), re.MULTILINE
+    )
+    reset = ("--reset-offsets", "--to-earliest", "--topic", name, "--execute")
+    assert re.search(rf"^{name} +{name} +0 +0 *$", tool(groups, *where, "--group", name, *reset), re.MULTILINE)
+
+
+@pytest.mark.long
+def test_a_reassignment_is_executed(tool: Tool, bootstrap: str, tmp_path: Path) -> None:
+    name, where = topic(), ("--bootstrap-server", bootstrap)
+    tool("TopicCommand", *where, "--create", "--topic", name, "--partitions", "1", "--replication-factor", "1")
+    described = tool("TopicCommand", *where, "--describe", "--topic", name)
+    (current,) = re.findall(r"Replicas: (\d+)", described)
+    target = next(broker for broker in (1, 2, 3) if broker != int(current))
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": name, "partition": 0, "replicas": [target]}]}))
+    options = ("--reassignment-json-file", str(plan), "--execute")
+    assert "Successfully started" in tool("reassign.ReassignPartitionsCommand", *where, *options)
+    moved = f"Replicas: {target}\t"
+    assert any(moved in tool("TopicCommand", *where, "--describe", "--topic", name) for _ in range(10))
