@@ -1,16 +1,18 @@
 ---------------------- MODULE CooperativeRebalanceCore ----------------------
 (***************************************************************************)
-(* The transition system that proof.py proves, for comparison on a tiny    *)
-(* instance: both must reach the same states (spec/proofs/crosscheck.py).  *)
-(* Guards are on; messages are sets that only grow.                        *)
+(* The transition system that proof.py proves. Two checks hold it in its   *)
+(* place: it reaches the same states as the proof on a tiny instance       *)
+(* (spec/proofs/crosscheck.py), and every step of CooperativeRebalance is  *)
+(* one of its steps (RefCooperativeRebalance). A member is a member id;    *)
+(* guards are on; messages are sets that only grow.                        *)
 (*                                                                         *)
-(* Left out of CooperativeRebalance: static members, the coordinator's     *)
+(* Left out of CooperativeRebalance: eager assignors, the coordinator's    *)
 (* failover, commits, sessions and their timers, the goals of the          *)
 (* assignor, and everything about progress.                                *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
-CONSTANTS Members, Partitions, nobody, MaxGeneration, MaxSequence, MaxRequests, MaxReplies
+CONSTANTS Members, Partitions, nobody, MaxGeneration, MaxSequence, MaxRequests
 
 VARIABLE group              \* the coordinator's state
 VARIABLE generation
@@ -23,145 +25,166 @@ VARIABLE claimGeneration    \* ... since which generation
 VARIABLE lastSequence       \* ... and the number of that request
 coordinator == <<group, generation, member, joined, fenced, assigned, claimed, claimGeneration, lastSequence>>
 
-VARIABLE used               \* ids that a client uses
-VARIABLE retired            \* ids that a client has replaced by another
+VARIABLE used               \* ids that were issued
 VARIABLE client             \* a member's own state
 VARIABLE sequence           \* the number of its last join request: the order in which they are sent
 VARIABLE knownGeneration
 VARIABLE grantedGeneration  \* the generation in which its partitions were assigned
 VARIABLE owned
 VARIABLE revoking           \* ... and which of them it must revoke before it joins again
-clients == <<used, retired, client, sequence, knownGeneration, grantedGeneration, owned, revoking>>
+clients == <<used, client, sequence, knownGeneration, grantedGeneration, owned, revoking>>
 
 VARIABLE requests           \* join requests
 VARIABLE joinReplySent      \* of a member: numbers of requests that were answered, with the generations
-VARIABLE replies             \* sync replies
-messages == <<requests, joinReplySent, replies>>
+VARIABLE syncReplySent      \* of a member: the generations in SyncGroup replies to it
+VARIABLE granted            \* of a member and generation: the partitions in that reply
+messages == <<requests, joinReplySent, syncReplySent, granted>>
 
 vars == <<coordinator, clients, messages>>
 
+Generations == 0 .. MaxGeneration
 Sequences == 0 .. MaxSequence
 
+Unassigned == [p \in Partitions |-> nobody]
+
+Preparing == group = "PreparingRebalance"
+
 SendJoin(i) ==
-    /\ i \in used \ retired
+    /\ i \in used
     /\ revoking[i] = {}
     /\ requests' = requests \union {[member |-> i, sequence |-> sequence[i] + 1, owned |-> owned[i],
                                      generation |-> grantedGeneration[i]]}
     /\ sequence' = [sequence EXCEPT ![i] = @ + 1]
     /\ client' = [client EXCEPT ![i] = "Joining"]
-    /\ UNCHANGED <<coordinator, used, retired, knownGeneration, grantedGeneration, owned, revoking, joinReplySent, replies>>
+    /\ UNCHANGED <<coordinator, used, knownGeneration, grantedGeneration, owned, revoking, joinReplySent, syncReplySent,
+                   granted>>
 
 \* In the order in which they were sent: an assumption about the network, not a check of the coordinator.
+InOrder(x) == x.sequence > lastSequence[x.member]
+
 Join(x) ==
     LET i == x.member IN
-    /\ x.sequence > lastSequence[i] /\ i \notin fenced
+    /\ InOrder(x) /\ i \notin fenced
     /\ group' = "PreparingRebalance"
     /\ member' = member \union {i}
-    /\ joined' = {i} \union IF group = "PreparingRebalance" THEN joined ELSE {}
+    /\ joined' = {i} \union IF Preparing THEN joined ELSE {}
     /\ claimed' = [claimed EXCEPT ![i] = x.owned]
     /\ claimGeneration' = [claimGeneration EXCEPT ![i] = x.generation]
     /\ lastSequence' = [lastSequence EXCEPT ![i] = x.sequence]
     /\ UNCHANGED <<generation, fenced, assigned, clients, messages>>
 
+\* A request with the claims of the last one is answered, and nothing changes.
+Repeat(x) ==
+    LET i == x.member IN
+    /\ InOrder(x) /\ i \in member
+    /\ group \in {"CompletingRebalance", "Stable"}
+    /\ claimed[i] = x.owned /\ claimGeneration[i] = x.generation
+    /\ lastSequence' = [lastSequence EXCEPT ![i] = x.sequence]
+    /\ joinReplySent' = [joinReplySent EXCEPT ![i][x.sequence] = @ \union {generation}]
+    /\ UNCHANGED <<group, generation, member, joined, fenced, assigned, claimed, claimGeneration, clients, requests,
+                   syncReplySent, granted>>
+
+\* Members that have not joined are awaited, or removed.
 CompleteJoin ==
-    /\ group = "PreparingRebalance"
-    /\ member \subseteq joined
+    LET present == member \intersect joined IN
+    /\ Preparing /\ present # {}
     /\ group' = "CompletingRebalance"
     /\ generation' = generation + 1
-    /\ assigned' = [p \in Partitions |-> nobody]
+    /\ member' = present
+    /\ fenced' = fenced \union (member \ present)
+    /\ assigned' = Unassigned
     /\ joinReplySent' = [i \in Members |-> [n \in Sequences |->
-          joinReplySent[i][n] \union IF i \in member /\ n = lastSequence[i] THEN {generation + 1} ELSE {}]]
-    /\ UNCHANGED <<member, joined, fenced, claimed, claimGeneration, lastSequence, clients, requests, replies>>
+          joinReplySent[i][n] \union IF i \in present /\ n = lastSequence[i] THEN {generation + 1} ELSE {}]]
+    /\ UNCHANGED <<joined, claimed, claimGeneration, lastSequence, clients, requests, syncReplySent, granted>>
 
 TakeJoinReply(i, g) ==
     /\ client[i] = "Joining"
     /\ g \in joinReplySent[i][sequence[i]]
     /\ client' = [client EXCEPT ![i] = "Syncing"]
     /\ knownGeneration' = [knownGeneration EXCEPT ![i] = g]
-    /\ UNCHANGED <<coordinator, used, retired, sequence, grantedGeneration, owned, revoking, messages>>
+    /\ UNCHANGED <<coordinator, used, sequence, grantedGeneration, owned, revoking, messages>>
 
 Withheld(p, i) ==
     \E j \in member \ {i} : p \in claimed[j] /\ ~(p \in claimed[i] /\ claimGeneration[i] > claimGeneration[j])
 
+\* The reply goes to all members; one takes it only while it waits for the reply to its own SyncGroup.
 Assign(assignment) ==
+    LET its(i) == {p \in Partitions : assignment[p] = i} IN
     /\ group = "CompletingRebalance"
     /\ \A p \in Partitions : assignment[p] # nobody => assignment[p] \in member /\ ~Withheld(p, assignment[p])
     /\ assigned' = assignment
     /\ group' = "Stable"
-    /\ UNCHANGED <<generation, member, joined, fenced, claimed, claimGeneration, lastSequence, clients, messages>>
+    /\ syncReplySent' = [i \in Members |-> syncReplySent[i] \union IF i \in member THEN {generation} ELSE {}]
+    /\ granted' = [i \in Members |-> IF i \in member THEN [granted[i] EXCEPT ![generation] = its(i)] ELSE granted[i]]
+    /\ UNCHANGED <<generation, member, joined, fenced, claimed, claimGeneration, lastSequence, clients, requests,
+                   joinReplySent>>
 
-AnswerSync(i) ==
-    /\ group = "Stable" /\ i \in member
-    /\ replies' = replies \union {[member |-> i, generation |-> generation,
-                                   granted |-> {p \in Partitions : assigned[p] = i}]}
-    /\ UNCHANGED <<coordinator, clients, requests, joinReplySent>>
-
-TakeAssignment(z) ==
-    LET i == z.member IN
-    /\ client[i] = "Syncing" /\ z.generation = knownGeneration[i]
-    /\ owned' = [owned EXCEPT ![i] = @ \union z.granted]
-    /\ revoking' = [revoking EXCEPT ![i] = owned[i] \ z.granted]
+TakeAssignment(i) ==
+    LET mine == granted[i][knownGeneration[i]] IN
+    /\ client[i] = "Syncing" /\ knownGeneration[i] \in syncReplySent[i]
+    /\ owned' = [owned EXCEPT ![i] = @ \union mine]
+    /\ revoking' = [revoking EXCEPT ![i] = owned[i] \ mine]
     /\ client' = [client EXCEPT ![i] = "Joined"]
     /\ grantedGeneration' = [grantedGeneration EXCEPT ![i] = knownGeneration[i]]
-    /\ UNCHANGED <<coordinator, used, retired, sequence, knownGeneration, messages>>
+    /\ UNCHANGED <<coordinator, used, sequence, knownGeneration, messages>>
 
-Expel(i) ==
-    /\ i \in member
-    /\ member' = member \ {i}
-    /\ fenced' = fenced \union {i}
-    /\ group' = "PreparingRebalance"
-    /\ joined' = IF group = "PreparingRebalance" THEN joined \ {i} ELSE {}
-    /\ UNCHANGED <<generation, assigned, claimed, claimGeneration, lastSequence, clients, messages>>
+\* Without the last member the group is empty, in a new generation.
+Expel(gone) ==
+    LET rest == member \ gone IN
+    /\ gone \intersect member # {}
+    /\ member' = rest
+    /\ fenced' = fenced \union (gone \intersect member)
+    /\ group' = IF rest = {} THEN "Empty" ELSE "PreparingRebalance"
+    /\ generation' = IF rest = {} THEN generation + 1 ELSE generation
+    /\ joined' = IF Preparing THEN joined \ gone ELSE {}
+    /\ assigned' = [p \in Partitions |-> IF assigned[p] \in gone THEN nobody ELSE assigned[p]]
+    /\ UNCHANGED <<claimed, claimGeneration, lastSequence, clients, messages>>
 
-Revoke(i, p) ==
-    /\ p \in owned[i]
-    /\ owned' = [owned EXCEPT ![i] = @ \ {p}]
-    /\ revoking' = [revoking EXCEPT ![i] = @ \ {p}]
-    /\ UNCHANGED <<coordinator, used, retired, client, sequence, knownGeneration, grantedGeneration, messages>>
+Revoke(i, givenUp) ==
+    /\ owned[i] \intersect givenUp # {}
+    /\ owned' = [owned EXCEPT ![i] = @ \ givenUp]
+    /\ revoking' = [revoking EXCEPT ![i] = @ \ givenUp]
+    /\ UNCHANGED <<coordinator, used, client, sequence, knownGeneration, grantedGeneration, messages>>
 
-\* A new member, or one that continues under another id and has lost its partitions.
-NewMember(j) ==
-    /\ j \notin used
-    /\ used' = used \union {j}
-    /\ owned' = [owned EXCEPT ![j] = {}]
-    /\ revoking' = [revoking EXCEPT ![j] = {}]
-    /\ UNCHANGED <<coordinator, retired, client, sequence, knownGeneration, grantedGeneration, messages>>
+IssueId(i) ==
+    /\ i \notin used
+    /\ used' = used \union {i}
+    /\ UNCHANGED <<coordinator, client, sequence, knownGeneration, grantedGeneration, owned, revoking, messages>>
 
-TakeNewId(i, j) ==
-    /\ i \in used \ retired /\ j \notin used
-    /\ used' = used \union {j}
-    /\ retired' = retired \union {i}
-    /\ owned' = [owned EXCEPT ![i] = {}, ![j] = {}]
-    /\ revoking' = [revoking EXCEPT ![i] = {}, ![j] = {}]
+\* It was expelled, has an old generation, or restarts.
+HearOfLoss(i) ==
+    /\ i \in used
     /\ client' = [client EXCEPT ![i] = "Unjoined"]
-    /\ UNCHANGED <<coordinator, sequence, knownGeneration, grantedGeneration, messages>>
+    /\ owned' = [owned EXCEPT ![i] = {}]
+    /\ revoking' = [revoking EXCEPT ![i] = {}]
+    /\ grantedGeneration' = [grantedGeneration EXCEPT ![i] = 0]
+    /\ UNCHANGED <<coordinator, used, sequence, knownGeneration, messages>>
 
 Init ==
+    LET each(value) == [i \in Members |-> value] IN
     /\ group = "Empty" /\ generation = 0
-    /\ member = {} /\ joined = {} /\ fenced = {} /\ used = {} /\ retired = {}
-    /\ assigned = [p \in Partitions |-> nobody]
-    /\ claimed = [i \in Members |-> {}] /\ owned = [i \in Members |-> {}]
-    /\ revoking = [i \in Members |-> {}]
-    /\ claimGeneration = [i \in Members |-> 0] /\ lastSequence = [i \in Members |-> 0]
-    /\ client = [i \in Members |-> "Unjoined"] /\ sequence = [i \in Members |-> 0]
-    /\ knownGeneration = [i \in Members |-> 0] /\ grantedGeneration = [i \in Members |-> 0]
-    /\ requests = {} /\ replies = {}
-    /\ joinReplySent = [i \in Members |-> [n \in Sequences |-> {}]]
+    /\ member = {} /\ joined = {} /\ fenced = {} /\ used = {}
+    /\ assigned = Unassigned
+    /\ claimed = each({}) /\ owned = each({}) /\ revoking = each({})
+    /\ claimGeneration = each(0) /\ lastSequence = each(0) /\ sequence = each(0)
+    /\ client = each("Unjoined") /\ knownGeneration = each(0) /\ grantedGeneration = each(0)
+    /\ requests = {}
+    /\ joinReplySent = each([n \in Sequences |-> {}])
+    /\ syncReplySent = each({}) /\ granted = each([g \in Generations |-> {}])
 
 Next ==
     \/ CompleteJoin
-    \/ \E i \in Members : SendJoin(i) \/ AnswerSync(i) \/ Expel(i) \/ NewMember(i)
-    \/ \E i \in Members, g \in 1 .. MaxGeneration : TakeJoinReply(i, g)
-    \/ \E i \in Members, p \in Partitions : Revoke(i, p)
-    \/ \E i, j \in Members : TakeNewId(i, j)
-    \/ \E x \in requests : Join(x)
-    \/ \E z \in replies : TakeAssignment(z)
+    \/ \E i \in Members : SendJoin(i) \/ TakeAssignment(i) \/ IssueId(i) \/ HearOfLoss(i)
+    \/ \E i \in Members, g \in Generations : TakeJoinReply(i, g)
+    \/ \E i \in Members, givenUp \in SUBSET Partitions : Revoke(i, givenUp)
+    \/ \E gone \in SUBSET Members : Expel(gone)
+    \/ \E x \in requests : Join(x) \/ Repeat(x)
     \/ \E assignment \in [Partitions -> Members \union {nobody}] : Assign(assignment)
 
 Bounds ==
     /\ generation <= MaxGeneration
     /\ \A i \in Members : sequence[i] <= MaxSequence
-    /\ Cardinality(requests) <= MaxRequests /\ Cardinality(replies) <= MaxReplies
+    /\ Cardinality(requests) <= MaxRequests
 
 Spec == Init /\ [][Next]_vars
 =============================================================================

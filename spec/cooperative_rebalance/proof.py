@@ -58,10 +58,6 @@ JOIN: Final = Message(
         "generation": value(GENERATION),  # in which the member was assigned them
     },
 )
-REPLY: Final = Message(
-    "reply", {"member": value(MEMBER), "generation": value(GENERATION), "granted": relation(PARTITION)}
-)
-
 VARIABLES: Final = {
     # The coordinator; the claims of each member in its last join request, their generation, and its sequence number.
     "group": value(GROUP),
@@ -73,10 +69,9 @@ VARIABLES: Final = {
     "claimed": relation(MEMBER, PARTITION),
     "claim_generation": table(MEMBER, to=GENERATION),
     "last_sequence": table(MEMBER, to=SEQUENCE),
-    # A member id: in use, or replaced by another; its state and generation; its partitions, and their generation;
-    # which of them it has to revoke before it joins again.
+    # A member id that was issued: its state and generation; its partitions, and their generation; which of them it has
+    # to revoke before it joins again.
     "used": relation(MEMBER),
-    "retired": relation(MEMBER),
     "client": table(MEMBER, to=CLIENT),
     "sequence": table(MEMBER, to=SEQUENCE),
     "known_generation": table(MEMBER, to=GENERATION),
@@ -85,7 +80,8 @@ VARIABLES: Final = {
     "revoking": relation(MEMBER, PARTITION),
     "join_reply_sent": relation(MEMBER, SEQUENCE, GENERATION),
     **JOIN.variables,
-    **REPLY.variables,
+    "sync_reply_sent": relation(MEMBER, GENERATION),
+    "granted": relation(MEMBER, GENERATION, PARTITION),
     # History: of a partition, its member by the assignment of each generation; of a member, since which one it owns it.
     "holder": table(GENERATION, PARTITION, to=MEMBER),
     "owned_since": table(MEMBER, PARTITION, to=GENERATION),
@@ -95,13 +91,14 @@ VARIABLES: Final = {
 def init(s: State) -> Term:
     return And(
         And(s.group == s.Empty, s.generation == 0),
-        s.all(lambda i: And(Not(s.member[i]), Not(s.joined[i]), Not(s.fenced[i]), Not(s.used[i]), Not(s.retired[i]))),
+        s.all(lambda i: And(Not(s.member[i]), Not(s.joined[i]), Not(s.fenced[i]), Not(s.used[i]))),
         s.all(lambda i: And(s.last_sequence[i] == 0, s.sequence[i] == 0, s.client[i] == s.Unjoined)),
         s.all(lambda i: And(s.known_generation[i] == 0, s.granted_generation[i] == 0, s.claim_generation[i] == 0)),
         s.all(lambda i, p: And(Not(s.claimed[i, p]), Not(s.owned[i, p]), Not(s.revoking[i, p]))),
         s.all(lambda p: s.assigned[p] == s.nobody),
         s.all(lambda x: Not(s.request_sent[x])),
-        s.all(lambda z: Not(s.reply_sent[z])),
+        s.all(lambda i, g: Not(s.sync_reply_sent[i, g])),
+        s.all(lambda i, g, p: Not(s.granted[i, g, p])),
         s.all(lambda i, n, g: Not(s.join_reply_sent[i, n, g])),
     )
 
@@ -109,7 +106,7 @@ def init(s: State) -> Term:
 def send_join(s: State, i: Term, x: Term) -> Step:
     """A member sends JoinGroup: the first, a retry, or again after it has revoked what it must."""
     return step(
-        And(i != s.nobody, s.used[i], Not(s.retired[i]), Not(s.request_sent[x])),
+        And(i != s.nobody, s.used[i], Not(s.request_sent[x])),
         # RevokeBeforeRejoin; what breaks without it takes 27 steps, too many for z3: the TLA+ model shows it.
         s.all(lambda p: Not(s.revoking[i, p])),
         **s.send(
@@ -141,18 +138,39 @@ def join(s: State, x: Term, i: Term) -> Step:
     )
 
 
+def repeat(s: State, x: Term, i: Term) -> Step:
+    """The coordinator handles a join request with the claims of the last one: it answers again, and nothing changes."""
+    n = s.request_sequence[x]
+    return step(
+        And(s.request_sent[x], s.request_member[x] == i, s.member[i]),
+        Or(s.group == s.CompletingRebalance, s.group == s.Stable),
+        s.guard("JoinsInOrder", n > s.last_sequence[i]),
+        s.all(lambda p: s.request_owned[x, p] == s.claimed[i, p]),
+        s.request_generation[x] == s.claim_generation[i],
+        last_sequence=s.last_sequence.but(i, n),
+        join_reply_sent=s.join_reply_sent.but((i, n, s.generation), True),
+    )
+
+
 def complete_join(s: State) -> Step:
-    """All members have joined: a generation begins, with nothing assigned."""
+    """A generation begins, with nothing assigned: members that have not joined are awaited, or removed."""
     generation = s.generation + 1
+
+    removes = s.on("AwaitAllMembers")
+
+    def stays(i: Term) -> Term:
+        return And(s.member[i], Or(not removes, s.joined[i]))
 
     def answered(i: Term, n: Term, g: Term) -> Term:
         return And(s.member[i], s.joined[i], n == s.last_sequence[i], g == generation)
 
     return step(
         s.group == s.PreparingRebalance,
-        s.guard("AwaitAllMembers", s.all(lambda i: Implies(s.member[i], s.joined[i]))),
+        s.some(lambda i: And(s.member[i], s.joined[i])),
         group=s.CompletingRebalance,
         generation=generation,
+        member=stays,
+        fenced=lambda i: Or(s.fenced[i], And(s.member[i], Not(stays(i)))),
         assigned=lambda p: s.nobody,
         join_reply_sent=lambda i, n, g: Or(s.join_reply_sent[i, n, g], answered(i, n, g)),
     )
@@ -175,12 +193,16 @@ def may_keep(s: State, i: Term, j: Term, p: Term) -> Term:
 
 
 def assign(s: State, assignment: Table) -> Step:
-    """The leader chooses any assignment, but withholds partitions that another member still claims."""
+    """The leader chooses any assignment, but withholds partitions that another member still claims.  The coordinator
+    answers all members; one that has not sent SyncGroup waits for no reply."""
 
     def withheld(p: Term, j: Term) -> Term:
         i = assignment[p]
         claims = And(i != s.nobody, j != i, s.member[j], s.claimed[j, p])
         return Implies(claims, may_keep(s, i, j, p))
+
+    def now(i: Term, g: Term) -> Term:
+        return And(s.member[i], g == s.generation)
 
     return step(
         s.group == s.CompletingRebalance,
@@ -188,64 +210,76 @@ def assign(s: State, assignment: Table) -> Step:
         s.guard("WithholdClaimed", s.all(withheld)),
         assigned=lambda p: assignment[p],
         group=s.Stable,
+        sync_reply_sent=lambda i, g: Or(s.sync_reply_sent[i, g], now(i, g)),
+        granted=lambda i, g, p: If(now(i, g), assignment[p] == i, s.granted[i, g, p]),
         holder=s.holder.but(s.generation, lambda p: assignment[p]),
     )
 
 
-def answer_sync(s: State, i: Term, z: Term) -> Step:
-    """The coordinator sends a member its assignment."""
-    return step(
-        And(s.group == s.Stable, s.member[i], Not(s.reply_sent[z])),
-        **s.send(REPLY, z, member=i, generation=s.generation, granted=lambda p: s.assigned[p] == i),
-    )
-
-
-def take_assignment(s: State, z: Term, i: Term) -> Step:
+def take_assignment(s: State, i: Term, g: Term) -> Step:
     """A member receives its new assignment; the partitions that are not in it must be revoked."""
     return step(
-        And(s.reply_sent[z], s.reply_member[z] == i, s.client[i] == s.Syncing),
-        s.guard("MatchReplies", s.reply_generation[z] == s.known_generation[i]),
-        owned=s.owned.but(i, lambda p: Or(s.owned[i, p], s.reply_granted[z, p])),
-        revoking=s.revoking.but(i, lambda p: And(s.owned[i, p], Not(s.reply_granted[z, p]))),
+        And(s.sync_reply_sent[i, g], s.client[i] == s.Syncing),
+        s.guard("MatchReplies", g == s.known_generation[i]),
+        owned=s.owned.but(i, lambda p: Or(s.owned[i, p], s.granted[i, g, p])),
+        revoking=s.revoking.but(i, lambda p: And(s.owned[i, p], Not(s.granted[i, g, p]))),
         client=s.client.but(i, s.Joined),
         granted_generation=s.granted_generation.but(i, s.known_generation[i]),
-        owned_since=s.owned_since.but(
-            i, lambda p: If(s.reply_granted[z, p], s.reply_generation[z], s.owned_since[i, p])
-        ),
+        owned_since=s.owned_since.but(i, lambda p: If(s.granted[i, g, p], g, s.owned_since[i, p])),
     )
 
 
-def expel(s: State, i: Term) -> Step:
-    """A session expires; the coordinator fences the member id."""
+def expel(s: State, gone: Table) -> Step:
+    """Sessions expire, and the coordinator fences the ids; without the last one the group is empty, in a new
+    generation."""
     preparing = s.group == s.PreparingRebalance
+    some_stay = s.some(lambda j: And(s.member[j], Not(gone[j])))
     return step(
-        s.member[i],
-        member=s.member.but(i, False),
-        fenced=s.fenced.but(i, True),
-        group=s.PreparingRebalance,
-        joined=lambda j: And(j != i, preparing, s.joined[j]),
+        s.some(lambda j: And(s.member[j], gone[j])),
+        member=lambda j: And(s.member[j], Not(gone[j])),
+        fenced=lambda j: Or(s.fenced[j], And(s.member[j], gone[j])),
+        group=If(some_stay, s.PreparingRebalance, s.Empty),
+        generation=If(some_stay, s.generation, s.generation + 1),
+        joined=lambda j: And(Not(gone[j]), preparing, s.joined[j]),
+        assigned=lambda p: If(gone[s.assigned[p]], s.nobody, s.assigned[p]),
     )
 
 
-def revoke(s: State, i: Term, p: Term) -> Step:
-    """A member revokes a partition, because it must, or because it does not want it any more."""
-    return step(s.owned[i, p], owned=s.owned.but((i, p), False), revoking=s.revoking.but((i, p), False))
+def revoke(s: State, i: Term, given_up: Table) -> Step:
+    """A member revokes partitions, because it must, or because it does not want them any more."""
+    return step(
+        s.some(lambda p: And(s.owned[i, p], given_up[p])),
+        owned=s.owned.but(i, lambda p: And(s.owned[i, p], Not(given_up[p]))),
+        revoking=s.revoking.but(i, lambda p: And(s.revoking[i, p], Not(given_up[p]))),
+    )
 
 
-def take_new_id(s: State, i: Term, j: Term) -> Step:
-    """The member with id i continues as j (UNKNOWN_MEMBER_ID) and loses its partitions; if i is nobody, j is new."""
+def issue_id(s: State, j: Term) -> Step:
+    """A process receives a member id: it is new, or was expelled under another id."""
+    return step(And(j != s.nobody, Not(s.used[j])), used=s.used.but(j, True))
 
-    lost = s.on("DropOnLost")
 
-    def owned(k: Term, p: Term) -> Term:
-        return If(k == i, False, If(k == j, False if lost else s.owned[i, p], s.owned[k, p]))
+def hear_of_loss(s: State, i: Term) -> Step:
+    """A member hears that it was expelled or has an old generation, or restarts: it owns nothing any more."""
+    return step(
+        s.used[i],
+        client=s.client.but(i, s.Unjoined),
+        owned=s.owned.but(i, lambda p: False),
+        revoking=s.revoking.but(i, lambda p: False),
+        granted_generation=s.granted_generation.but(i, 0),
+    )
+
+
+def keep_under_new_id(s: State, i: Term, j: Term) -> Step:
+    """A member that was expelled continues under another id, with its partitions."""
+
+    def moved(k: Term, p: Term) -> Term:
+        return If(k == j, s.owned[i, p], And(k != i, s.owned[k, p]))
 
     return step(
-        And(j != s.nobody, i != j, Not(s.used[j])),
-        Or(i == s.nobody, And(s.used[i], Not(s.retired[i]))),
+        And(j != s.nobody, s.used[i], Not(s.used[j])),
         used=s.used.but(j, True),
-        retired=lambda k: Or(And(k == i, i != s.nobody), s.retired[k]),
-        owned=owned,
+        owned=moved,
         revoking=lambda k, p: And(k != i, k != j, s.revoking[k, p]),
         owned_since=lambda k, p: If(k == j, s.owned_since[i, p], s.owned_since[k, p]),
         client=s.client.but(i, s.Unjoined),
@@ -325,9 +359,8 @@ GENERATIONS: Final = (
     Claim(
         "RepliesGoToHolders",
         "A sync reply grants what its member was assigned in its generation.",
-        lambda s, z, p: Implies(
-            And(s.reply_sent[z], s.reply_granted[z, p]),
-            And(s.holder[s.reply_generation[z], p] == s.reply_member[z], settled(s, s.reply_generation[z])),
+        lambda s, i, g, p: Implies(
+            And(s.sync_reply_sent[i, g], s.granted[i, g, p]), And(s.holder[g, p] == i, settled(s, g))
         ),
     ),
     Claim(
@@ -386,21 +419,15 @@ ROUNDS: Final = (
     ),
     Claim(
         "RepliesNotAhead",
-        "The generations of sync replies have an assignment.",
-        lambda s, z: Implies(
-            s.reply_sent[z],
-            And(
-                s.reply_generation[z] <= s.generation,
-                Implies(s.group == s.CompletingRebalance, s.reply_generation[z] < s.generation),
-            ),
-        ),
+        "The generations of sync replies have an assignment; their receivers are or were members.",
+        lambda s, i, g: Implies(s.sync_reply_sent[i, g], And(settled(s, g), Not(newcomer(s, i)))),
     ),
     Claim(
         "RepliesGrantAssigned",
-        "A sync reply of the current generation grants only partitions that are assigned to its member.",
-        lambda s, z, p: Implies(
-            And(s.reply_sent[z], s.reply_generation[z] == s.generation, s.reply_granted[z, p]),
-            And(s.assigned[p] == s.reply_member[z], s.reply_member[z] != s.nobody),
+        "A sync reply of the current generation grants a member only partitions that are assigned to it.",
+        lambda s, i, g, p: Implies(
+            And(s.sync_reply_sent[i, g], g == s.generation, s.granted[i, g, p], s.member[i]),
+            And(s.assigned[p] == i, i != s.nobody),
         ),
     ),
     Claim(
@@ -511,60 +538,64 @@ CLAIMS: Final = (
 )
 
 
-def instance(members: int, requests: int, replies: int) -> Finite:
+def instance(members: int, requests: int) -> Finite:
     return Finite(
-        sizes={MEMBER: members, PARTITION: 1, JOIN: requests, REPLY: replies},
+        sizes={MEMBER: members, PARTITION: 1, JOIN: requests},
         numbers={GENERATION: range(4), SEQUENCE: range(4)},
     )
 
 
 DROPS: Final = (
-    Drop("WithholdClaimed", breaks="OneOwner", steps=18, instance=instance(3, 4, 3)),
-    Drop("DropOnLost", breaks="OneOwner", steps=20, instance=instance(4, 3, 2)),
+    Drop("WithholdClaimed", breaks="OneOwner", steps=16, instance=instance(3, 4)),
+    Drop("DropOnLost", breaks="OneOwner", steps=15, instance=instance(4, 3)),
     Drop("HighestClaimWins", redundant="With fenced ids the claims of two members never overlap."),
-    Drop("MatchReplies", breaks="OneOwner", steps=18, instance=instance(3, 4, 3)),
-    Drop("AwaitAllMembers", breaks="OneOwner", steps=16, instance=instance(3, 4, 3)),
+    Drop("MatchReplies", breaks="OneOwner", steps=16, instance=instance(3, 4)),
+    Drop("AwaitAllMembers", breaks="OneOwner", steps=14, instance=instance(3, 4)),
     Drop(
         "JoinsInOrder",
         breaks="OneOwner",
-        steps=17,
-        instance=instance(3, 4, 3),
+        steps=15,
+        instance=instance(3, 4),
         keeps=tuple(claim.name for claim in GENERATIONS),
     ),
-    Drop("FenceUnknownMember", breaks="OneOwner", steps=19, instance=instance(3, 4, 3)),
+    Drop("FenceUnknownMember", breaks="OneOwner", steps=16, instance=instance(3, 4)),
 )
 
 PROTOCOL: Final = Protocol(
     name="cooperative_rebalance",
     variables=VARIABLES,
     constants={"nobody": MEMBER},
-    messages=(JOIN, REPLY),
+    messages=(JOIN,),
     parameter_sorts={
         **dict.fromkeys("ijk", MEMBER),
         "p": PARTITION,
         "g": GENERATION,
         "n": SEQUENCE,
         **dict.fromkeys("xy", JOIN),
-        "z": REPLY,
         "assignment": ASSIGNMENT,
+        "gone": relation(MEMBER),
+        "given_up": relation(PARTITION),
     },
     init=init,
-    actions=tuple(
-        Action(run)
-        for run in (
-            *(send_join, join, complete_join, take_join_reply, assign, answer_sync, take_assignment),
-            *(expel, revoke, take_new_id),
-        )
+    actions=(
+        *(
+            Action(run)
+            for run in (
+                *(send_join, join, repeat, complete_join, take_join_reply, assign, take_assignment),
+                *(expel, revoke, issue_id, hear_of_loss),
+            )
+        ),
+        Action(keep_under_new_id, without="DropOnLost"),
     ),
     invariant=(*OWNERS, *GENERATIONS, *ROUNDS, *CLAIMS),
     promises=("OneOwner", "OneOwnerAGeneration"),
     ghosts=("holder", "owned_since"),
     small=Finite(
-        sizes={MEMBER: 3, PARTITION: 2, JOIN: 2, REPLY: 2},
+        sizes={MEMBER: 3, PARTITION: 2, JOIN: 2},
         numbers={GENERATION: range(4), SEQUENCE: range(4)},
     ),
     tiny=Finite(
-        sizes={MEMBER: 3, PARTITION: 1, JOIN: 2, REPLY: 1},
+        sizes={MEMBER: 3, PARTITION: 1, JOIN: 2},
         numbers={GENERATION: range(3), SEQUENCE: range(3)},
     ),
     start={},

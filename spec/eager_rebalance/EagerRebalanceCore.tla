@@ -1,8 +1,10 @@
 ------------------------- MODULE EagerRebalanceCore -------------------------
 (***************************************************************************)
-(* The transition system that proof.py proves, for comparison on a tiny    *)
-(* instance: both must reach the same states (spec/proofs/crosscheck.py).  *)
-(* Guards are on; messages are sets that only grow.                        *)
+(* The transition system that proof.py proves. Two checks hold it in its   *)
+(* place: it reaches the same states as the proof on a tiny instance       *)
+(* (spec/proofs/crosscheck.py), and every step of EagerRebalance is one of *)
+(* its steps (RefEagerRebalance). A member is a member id; guards are on;  *)
+(* messages are sets that only grow.                                       *)
 (*                                                                         *)
 (* Left out of EagerRebalance: static members, the coordinator's failover, *)
 (* the offsets' values, sessions and their timers, and everything about    *)
@@ -10,7 +12,7 @@
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
-CONSTANTS Members, Partitions, nobody, MaxGeneration, MaxSyncs, MaxReplies
+CONSTANTS Members, Partitions, nobody, MaxGeneration, MaxSyncs
 
 VARIABLE group                  \* the coordinator's state
 VARIABLE generation
@@ -26,102 +28,111 @@ coordinator == <<group, generation, member, joined, leader, assigned, committedG
 
 VARIABLE client                 \* a member's own state
 VARIABLE knownGeneration
-VARIABLE leads                  \* members that believe that they are the leader
-VARIABLE knownMember            \* of a leader: the members to which it may assign partitions
 VARIABLE owned
-clients == <<client, knownGeneration, leads, knownMember, owned>>
+clients == <<client, knownGeneration, owned>>
 
 VARIABLE joinSent               \* members that have sent a join request
 VARIABLE joinReplySent          \* of a member: the generations in JoinGroup replies to it
 VARIABLE commitSent             \* of a member and generation: the partitions of its commits
 VARIABLE syncs
-VARIABLE replies
-messages == <<joinSent, joinReplySent, commitSent, syncs, replies>>
+VARIABLE syncReplySent          \* of a member: the generations in SyncGroup replies to it
+VARIABLE granted                \* of a member and generation: the partitions in that reply
+messages == <<joinSent, joinReplySent, commitSent, syncs, syncReplySent, granted>>
 
 vars == <<coordinator, clients, messages>>
 
 Generations == 0 .. MaxGeneration
 Assignments == [Partitions -> Members \union {nobody}]
 
+Preparing == group = "PreparingRebalance"
+
 SendJoin(i) ==
     /\ owned' = [owned EXCEPT ![i] = {}]
     /\ client' = [client EXCEPT ![i] = "Joining"]
     /\ joinSent' = joinSent \union {i}
-    /\ UNCHANGED <<coordinator, knownGeneration, leads, knownMember, joinReplySent, commitSent, syncs, replies>>
+    /\ UNCHANGED <<coordinator, knownGeneration, joinReplySent, commitSent, syncs, syncReplySent, granted>>
 
 Join(i) ==
     /\ i \in joinSent
     /\ group' = "PreparingRebalance"
     /\ member' = member \union {i}
-    /\ joined' = {i} \union IF group = "PreparingRebalance" THEN joined ELSE {}
-    /\ UNCHANGED <<generation, leader, assigned, committedGeneration, committedBy, leaderIn, memberIn, clients, messages>>
+    /\ joined' = {i} \union IF Preparing THEN joined ELSE {}
+    /\ leader' = nobody
+    /\ UNCHANGED <<generation, assigned, committedGeneration, committedBy, leaderIn, memberIn, clients, messages>>
 
+\* Members that have not joined are awaited, or removed.
 CompleteJoin(i) ==
-    /\ group = "PreparingRebalance" /\ i \in member
-    /\ member \subseteq joined
+    LET present == member \intersect joined IN
+    /\ Preparing /\ i \in present
     /\ generation < MaxGeneration
     /\ group' = "CompletingRebalance"
     /\ generation' = generation + 1
+    /\ member' = present
+    /\ joined' = {}
     /\ leader' = i
     /\ leaderIn' = [leaderIn EXCEPT ![generation + 1] = i]
-    /\ memberIn' = [memberIn EXCEPT ![generation + 1] = member]
+    /\ memberIn' = [memberIn EXCEPT ![generation + 1] = present]
     /\ assigned' = [p \in Partitions |-> nobody]
-    /\ joinReplySent' = [j \in Members |-> joinReplySent[j] \union IF j \in member THEN {generation + 1} ELSE {}]
-    /\ UNCHANGED <<member, joined, committedGeneration, committedBy, clients, joinSent, commitSent, syncs, replies>>
+    /\ joinReplySent' = [j \in Members |-> joinReplySent[j] \union IF j \in present THEN {generation + 1} ELSE {}]
+    /\ UNCHANGED <<committedGeneration, committedBy, clients, joinSent, commitSent, syncs, syncReplySent, granted>>
 
-TakeJoinReply(i, g) ==
+\* Its SyncGroup follows at once; the leader's has an assignment, which may be any.
+TakeJoinReply(i, g, assignment) ==
     /\ g \in joinReplySent[i] /\ client[i] = "Joining"
+    /\ \A p \in Partitions : assignment[p] \in memberIn[g] \union {nobody}
     /\ client' = [client EXCEPT ![i] = "Syncing"]
     /\ knownGeneration' = [knownGeneration EXCEPT ![i] = g]
-    /\ leads' = IF leaderIn[g] = i THEN leads \union {i} ELSE leads \ {i}
-    /\ knownMember' = [knownMember EXCEPT ![i] = memberIn[g]]
-    /\ UNCHANGED <<coordinator, owned, messages>>
+    /\ syncs' = syncs \union {[member |-> i, generation |-> g, leads |-> leaderIn[g] = i, assignment |-> assignment]}
+    /\ UNCHANGED <<coordinator, owned, joinSent, joinReplySent, commitSent, syncReplySent, granted>>
 
-SendSync(i, assignment) ==
-    /\ client[i] = "Syncing"
-    /\ \A p \in Partitions : assignment[p] \in knownMember[i] \union {nobody}
-    /\ syncs' = syncs \union {[member |-> i, generation |-> knownGeneration[i], leads |-> i \in leads,
-                               assignment |-> assignment]}
-    /\ UNCHANGED <<coordinator, clients, joinSent, joinReplySent, commitSent, replies>>
-
+\* The reply goes to all members; one takes it only while it waits for the reply to its own SyncGroup.
 LeaderSync(q) ==
+    LET its(j) == {p \in Partitions : q.assignment[p] = j} IN
     /\ q.leads /\ q.member = leader /\ q.member \in member
     /\ group = "CompletingRebalance" /\ q.generation = generation
     /\ assigned' = q.assignment
     /\ group' = "Stable"
+    /\ syncReplySent' = [j \in Members |-> syncReplySent[j] \union IF j \in member THEN {generation} ELSE {}]
+    /\ granted' = [j \in Members |-> IF j \in member THEN [granted[j] EXCEPT ![generation] = its(j)] ELSE granted[j]]
     /\ UNCHANGED <<generation, member, joined, leader, committedGeneration, committedBy, leaderIn, memberIn, clients,
-                   messages>>
+                   joinSent, joinReplySent, commitSent, syncs>>
 
 AnswerSync(q) ==
-    /\ group = "Stable" /\ q.member \in member /\ q.generation = generation
-    /\ replies' = replies \union {[member |-> q.member, generation |-> q.generation,
-                                   granted |-> {p \in Partitions : assigned[p] = q.member}]}
+    LET i == q.member IN
+    /\ group = "Stable" /\ i \in member /\ q.generation = generation
+    /\ syncReplySent' = [syncReplySent EXCEPT ![i] = @ \union {q.generation}]
+    /\ granted' = [granted EXCEPT ![i][q.generation] = {p \in Partitions : assigned[p] = i}]
     /\ UNCHANGED <<coordinator, clients, joinSent, joinReplySent, commitSent, syncs>>
 
-TakeAssignment(z) ==
-    LET i == z.member IN
-    /\ client[i] = "Syncing" /\ z.generation = knownGeneration[i]
-    /\ owned' = [owned EXCEPT ![i] = z.granted]
+TakeAssignment(i) ==
+    /\ client[i] = "Syncing" /\ knownGeneration[i] \in syncReplySent[i]
+    /\ owned' = [owned EXCEPT ![i] = granted[i][knownGeneration[i]]]
     /\ client' = [client EXCEPT ![i] = "Joined"]
-    /\ UNCHANGED <<coordinator, knownGeneration, leads, knownMember, messages>>
+    /\ UNCHANGED <<coordinator, knownGeneration, messages>>
 
-Expel(i) ==
-    /\ i \in member
-    /\ member' = member \ {i}
-    /\ group' = "PreparingRebalance"
-    /\ joined' = IF group = "PreparingRebalance" THEN joined \ {i} ELSE {}
-    /\ UNCHANGED <<generation, leader, assigned, committedGeneration, committedBy, leaderIn, memberIn, clients, messages>>
+\* Without the last member the group is empty, in a new generation.
+Expel(gone) ==
+    LET rest == member \ gone IN
+    /\ gone \intersect member # {}
+    /\ rest = {} => generation < MaxGeneration
+    /\ member' = rest
+    /\ group' = IF rest = {} THEN "Empty" ELSE "PreparingRebalance"
+    /\ generation' = IF rest = {} THEN generation + 1 ELSE generation
+    /\ joined' = IF Preparing THEN joined \ gone ELSE {}
+    /\ leader' = nobody
+    /\ assigned' = [p \in Partitions |-> IF assigned[p] \in gone THEN nobody ELSE assigned[p]]
+    /\ UNCHANGED <<committedGeneration, committedBy, leaderIn, memberIn, clients, messages>>
 
 HearOfLoss(i) ==
-    /\ i \notin member
+    /\ i \notin member \/ knownGeneration[i] # generation
     /\ client' = [client EXCEPT ![i] = "Unjoined"]
     /\ owned' = [owned EXCEPT ![i] = {}]
-    /\ UNCHANGED <<coordinator, knownGeneration, leads, knownMember, messages>>
+    /\ UNCHANGED <<coordinator, knownGeneration, messages>>
 
 SendCommit(i, p) ==
     /\ p \in owned[i] /\ client[i] = "Joined"
     /\ commitSent' = [commitSent EXCEPT ![i][knownGeneration[i]] = @ \union {p}]
-    /\ UNCHANGED <<coordinator, clients, joinSent, joinReplySent, syncs, replies>>
+    /\ UNCHANGED <<coordinator, clients, joinSent, joinReplySent, syncs, syncReplySent, granted>>
 
 TakeCommit(i, p) ==
     /\ p \in commitSent[i][generation] /\ i \in member /\ group # "CompletingRebalance"
@@ -130,25 +141,25 @@ TakeCommit(i, p) ==
     /\ UNCHANGED <<group, generation, member, joined, leader, assigned, leaderIn, memberIn, clients, messages>>
 
 Init ==
+    LET each(value) == [i \in Members |-> value]
+        ever(value) == [g \in Generations |-> value] IN
     /\ group = "Empty" /\ generation = 0 /\ leader = nobody
-    /\ member = {} /\ joined = {} /\ leads = {} /\ joinSent = {} /\ syncs = {} /\ replies = {}
+    /\ member = {} /\ joined = {} /\ joinSent = {} /\ syncs = {}
     /\ assigned = [p \in Partitions |-> nobody] /\ committedBy = [p \in Partitions |-> nobody]
     /\ committedGeneration = [p \in Partitions |-> 0]
-    /\ leaderIn = [g \in Generations |-> nobody] /\ memberIn = [g \in Generations |-> {}]
-    /\ client = [i \in Members |-> "Unjoined"] /\ knownGeneration = [i \in Members |-> 0]
-    /\ knownMember = [i \in Members |-> {}] /\ owned = [i \in Members |-> {}]
-    /\ joinReplySent = [i \in Members |-> {}]
-    /\ commitSent = [i \in Members |-> [g \in Generations |-> {}]]
+    /\ leaderIn = ever(nobody) /\ memberIn = ever({})
+    /\ client = each("Unjoined") /\ knownGeneration = each(0) /\ owned = each({})
+    /\ joinReplySent = each({}) /\ syncReplySent = each({})
+    /\ commitSent = each(ever({})) /\ granted = each(ever({}))
 
 Next ==
-    \/ \E i \in Members : SendJoin(i) \/ Join(i) \/ CompleteJoin(i) \/ Expel(i) \/ HearOfLoss(i)
-    \/ \E i \in Members, g \in Generations : TakeJoinReply(i, g)
+    \/ \E i \in Members : SendJoin(i) \/ Join(i) \/ CompleteJoin(i) \/ TakeAssignment(i) \/ HearOfLoss(i)
+    \/ \E gone \in SUBSET Members : Expel(gone)
+    \/ \E i \in Members, g \in Generations, assignment \in Assignments : TakeJoinReply(i, g, assignment)
     \/ \E i \in Members, p \in Partitions : SendCommit(i, p) \/ TakeCommit(i, p)
-    \/ \E i \in Members, assignment \in Assignments : SendSync(i, assignment)
     \/ \E q \in syncs : LeaderSync(q) \/ AnswerSync(q)
-    \/ \E z \in replies : TakeAssignment(z)
 
-Bounds == Cardinality(syncs) <= MaxSyncs /\ Cardinality(replies) <= MaxReplies
+Bounds == Cardinality(syncs) <= MaxSyncs
 
 Spec == Init /\ [][Next]_vars
 =============================================================================

@@ -18,6 +18,7 @@ from highwater.spec.proofs.language import (
     Claim,
     Drop,
     Finite,
+    If,
     Implies,
     Message,
     Not,
@@ -46,10 +47,6 @@ SYNC: Final = Message(
     "sync",
     {"member": value(MEMBER), "generation": value(GENERATION), "leads": value(TRUTH), "assignment": ASSIGNMENT},
 )
-REPLY: Final = Message(
-    "reply", {"member": value(MEMBER), "generation": value(GENERATION), "granted": relation(PARTITION)}
-)
-
 HISTORY: Final = {
     "decided": relation(GENERATION),
     "assigned_in": table(GENERATION, PARTITION, to=MEMBER),
@@ -67,18 +64,17 @@ VARIABLES: Final = {
     "assigned": table(PARTITION, to=MEMBER),
     "committed_generation": table(PARTITION, to=GENERATION),
     "committed_by": table(PARTITION, to=MEMBER),
-    # A member: its state, the content of the last join reply, and the partitions that it owns.
+    # A member id: its state, the generation of the last join reply, and the partitions that it owns.
     "client": table(MEMBER, to=CLIENT),
     "known_generation": table(MEMBER, to=GENERATION),
-    "leads": relation(MEMBER),
-    "known_member": relation(MEMBER, MEMBER),
     "owned": relation(MEMBER, PARTITION),
-    # Messages without content except the sender, the generation and the partition.
+    # Messages: all that they contain are the member, the generation and the partitions.
     "join_sent": relation(MEMBER),
     "join_reply_sent": relation(MEMBER, GENERATION),
     "commit_sent": relation(MEMBER, GENERATION, PARTITION),
     **SYNC.variables,
-    **REPLY.variables,
+    "sync_reply_sent": relation(MEMBER, GENERATION),
+    "granted": relation(MEMBER, GENERATION, PARTITION),
     **HISTORY,
 }
 
@@ -86,15 +82,13 @@ VARIABLES: Final = {
 def init(s: State) -> Term:
     return And(
         And(s.group == s.Empty, s.generation == 0, s.leader == s.nobody),
-        s.all(lambda i: And(Not(s.member[i]), Not(s.joined[i]), Not(s.leads[i]), Not(s.join_sent[i]))),
+        s.all(lambda i: And(Not(s.member[i]), Not(s.joined[i]), Not(s.join_sent[i]))),
         s.all(lambda i: And(s.client[i] == s.Unjoined, s.known_generation[i] == 0)),
         s.all(lambda i, p: Not(s.owned[i, p])),
         s.all(lambda p: And(s.assigned[p] == s.nobody, s.committed_generation[p] == 0, s.committed_by[p] == s.nobody)),
-        s.all(lambda i, j: Not(s.known_member[i, j])),
-        s.all(lambda i, g: And(Not(s.join_reply_sent[i, g]), Not(s.member_in[g, i]))),
-        s.all(lambda i, g, p: Not(s.commit_sent[i, g, p])),
+        s.all(lambda i, g: And(Not(s.join_reply_sent[i, g]), Not(s.sync_reply_sent[i, g]), Not(s.member_in[g, i]))),
+        s.all(lambda i, g, p: And(Not(s.commit_sent[i, g, p]), Not(s.granted[i, g, p]))),
         s.all(lambda q: Not(s.sync_sent[q])),
-        s.all(lambda z: Not(s.reply_sent[z])),
         s.all(lambda g: And(Not(s.decided[g]), s.leader_in[g] == s.nobody)),
         s.all(lambda g, p: s.assigned_in[g, p] == s.nobody),
     )
@@ -114,103 +108,115 @@ def join(s: State, i: Term) -> Step:
         group=s.PreparingRebalance,
         member=s.member.but(i, True),
         joined=lambda j: Or(j == i, And(preparing, s.joined[j])),
+        leader=s.nobody,
     )
 
 
 def complete_join(s: State, i: Term) -> Step:
-    """All members have joined: a generation begins with i as its leader."""
+    """A generation begins, with i as its leader: members that have not joined are awaited, or removed."""
     generation = s.generation + 1
+
+    removes = s.on("AwaitAllMembers")
+
+    def stays(j: Term) -> Term:
+        return And(s.member[j], Or(not removes, s.joined[j]))
+
     return step(
         And(s.group == s.PreparingRebalance, s.member[i], s.joined[i]),
-        s.guard("AwaitAllMembers", s.all(lambda j: Implies(s.member[j], s.joined[j]))),
         group=s.CompletingRebalance,
         generation=generation,
+        member=stays,
+        joined=lambda j: False,
         leader=i,
         leader_in=s.leader_in.but(generation, i),
+        member_in=s.member_in.but(generation, stays),
         assigned=lambda p: s.nobody,
-        member_in=s.member_in.but(generation, lambda j: s.member[j]),
         join_reply_sent=lambda j, g: Or(s.join_reply_sent[j, g], And(s.member[j], s.joined[j], g == generation)),
     )
 
 
-def take_join_reply(s: State, i: Term, g: Term) -> Step:
-    """A member receives its generation; the leader also receives the list of members."""
+def take_join_reply(s: State, i: Term, g: Term, q: Term, assignment: Table) -> Step:
+    """A member receives its generation and sends SyncGroup; the leader adds an assignment, which may be any."""
     return step(
-        And(s.join_reply_sent[i, g], s.client[i] == s.Joining),
-        client=s.client.but(i, s.Syncing),
-        known_generation=s.known_generation.but(i, g),
-        leads=s.leads.but(i, s.leader_in[g] == i),
-        known_member=s.known_member.but(i, lambda j: s.member_in[g, j]),
-    )
-
-
-def send_sync(s: State, i: Term, q: Term, assignment: Table) -> Step:
-    """A member sends SyncGroup; the leader adds an assignment, which may be any."""
-    return step(
-        And(s.client[i] == s.Syncing, Not(s.sync_sent[q])),
+        And(s.join_reply_sent[i, g], s.client[i] == s.Joining, Not(s.sync_sent[q])),
         s.guard(
             "LeaderAssignsMembersOnly",
-            s.all(lambda p: Or(assignment[p] == s.nobody, s.known_member[i, assignment[p]])),
+            s.all(lambda p: Or(assignment[p] == s.nobody, s.member_in[g, assignment[p]])),
         ),
+        client=s.client.but(i, s.Syncing),
+        known_generation=s.known_generation.but(i, g),
         **s.send(
             SYNC,
             q,
             member=i,
-            generation=s.known_generation[i],
-            leads=s.leads[i],
+            generation=g,
+            leads=s.leader_in[g] == i,
             assignment=lambda p: assignment[p],
         ),
     )
 
 
 def leader_sync(s: State, q: Term) -> Step:
-    """The coordinator stores the leader's assignment."""
+    """The coordinator stores the leader's assignment, and answers all members; one that has not sent SyncGroup waits
+    for no reply."""
     i = s.sync_member[q]
+
+    def now(j: Term, g: Term) -> Term:
+        return And(s.member[j], g == s.generation)
+
     return step(
         And(s.sync_sent[q], s.sync_leads[q], s.group == s.CompletingRebalance, s.member[i], i == s.leader),
         s.guard("FenceStaleSync", s.sync_generation[q] == s.generation),
         assigned=lambda p: s.sync_assignment[q, p],
         group=s.Stable,
+        sync_reply_sent=lambda j, g: Or(s.sync_reply_sent[j, g], now(j, g)),
+        granted=lambda j, g, p: If(now(j, g), s.sync_assignment[q, p] == j, s.granted[j, g, p]),
         decided=s.decided.but(s.generation, True),
         assigned_in=s.assigned_in.but(s.generation, lambda p: s.sync_assignment[q, p]),
     )
 
 
-def answer_sync(s: State, q: Term, z: Term) -> Step:
-    """The coordinator sends a member its assignment, in reply to a SyncGroup."""
-    i = s.sync_member[q]
+def answer_sync(s: State, q: Term) -> Step:
+    """The coordinator sends a member its assignment, in reply to a SyncGroup: in a generation always the same one."""
+    i, g = s.sync_member[q], s.sync_generation[q]
     return step(
-        And(s.sync_sent[q], s.group == s.Stable, s.member[i], Not(s.reply_sent[z])),
-        s.guard("FenceStaleSync", s.sync_generation[q] == s.generation),
-        **s.send(REPLY, z, member=i, generation=s.sync_generation[q], granted=lambda p: s.assigned[p] == i),
+        And(s.sync_sent[q], s.group == s.Stable, s.member[i]),
+        s.guard("FenceStaleSync", g == s.generation),
+        sync_reply_sent=s.sync_reply_sent.but((i, g), True),
+        granted=s.granted.but((i, g), lambda p: s.assigned[p] == i),
     )
 
 
-def take_assignment(s: State, z: Term, i: Term) -> Step:
+def take_assignment(s: State, i: Term) -> Step:
     """A member receives the partitions that it owns."""
+    g = s.known_generation[i]
     return step(
-        And(s.reply_sent[z], s.reply_member[z] == i, s.client[i] == s.Syncing),
-        s.reply_generation[z] == s.known_generation[i],
-        owned=s.owned.but(i, lambda p: s.reply_granted[z, p]),
+        And(s.client[i] == s.Syncing, s.sync_reply_sent[i, g]),
+        owned=s.owned.but(i, lambda p: s.granted[i, g, p]),
         client=s.client.but(i, s.Joined),
     )
 
 
-def expel(s: State, i: Term) -> Step:
-    """A session expires, or a member leaves."""
+def expel(s: State, gone: Table) -> Step:
+    """Sessions expire, or members leave; without the last one the group is empty, in a new generation."""
     preparing = s.group == s.PreparingRebalance
+    some_stay = s.some(lambda j: And(s.member[j], Not(gone[j])))
     return step(
-        s.member[i],
-        member=s.member.but(i, False),
-        group=s.PreparingRebalance,
-        joined=lambda j: And(j != i, preparing, s.joined[j]),
+        s.some(lambda j: And(s.member[j], gone[j])),
+        member=lambda j: And(s.member[j], Not(gone[j])),
+        group=If(some_stay, s.PreparingRebalance, s.Empty),
+        generation=If(some_stay, s.generation, s.generation + 1),
+        joined=lambda j: And(Not(gone[j]), preparing, s.joined[j]),
+        leader=s.nobody,
+        assigned=lambda p: If(gone[s.assigned[p]], s.nobody, s.assigned[p]),
     )
 
 
 def hear_of_loss(s: State, i: Term) -> Step:
-    """A member receives UNKNOWN_MEMBER_ID: it was expelled and has lost its partitions."""
+    """A member receives UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION: it has lost its partitions."""
     dropped = {"owned": s.owned.but(i, lambda p: False)} if s.on("DropOnLost") else {}
-    return step(Not(s.member[i]), client=s.client.but(i, s.Unjoined), **dropped)
+    lost = Or(Not(s.member[i]), s.known_generation[i] != s.generation)
+    return step(lost, client=s.client.but(i, s.Unjoined), **dropped)
 
 
 def send_commit(s: State, i: Term, p: Term) -> Step:
@@ -264,13 +270,13 @@ INVARIANT: Final = (
     ),
     Claim(
         "OneLeader",
-        "Members that believe to be the leader of the same generation are one member.",
-        lambda s, i, j: Implies(
+        "Sync requests of one generation that have an assignment come from one member.",
+        lambda s, q, r: Implies(
             And(
-                And(s.client[i] == s.Syncing, s.client[j] == s.Syncing, s.leads[i], s.leads[j]),
-                s.known_generation[i] == s.known_generation[j],
+                And(s.sync_sent[q], s.sync_sent[r], s.sync_leads[q], s.sync_leads[r]),
+                s.sync_generation[q] == s.sync_generation[r],
             ),
-            i == j,
+            s.sync_member[q] == s.sync_member[r],
         ),
     ),
     Claim(
@@ -287,9 +293,7 @@ INVARIANT: Final = (
     Claim(
         "RepliesAreHistory",
         "The partitions in a sync reply were assigned in its generation.",
-        lambda s, z, p: Implies(
-            And(s.reply_sent[z], s.reply_granted[z, p]), was_assigned(s, s.reply_generation[z], p, s.reply_member[z])
-        ),
+        lambda s, i, g, p: Implies(And(s.sync_reply_sent[i, g], s.granted[i, g, p]), was_assigned(s, g, p, i)),
     ),
     Claim(
         "AssignedIsHistory",
@@ -333,16 +337,11 @@ INVARIANT: Final = (
         lambda s, i: Implies(s.group == s.CompletingRebalance, s.member_in[s.generation, i] == s.member[i]),
     ),
     Claim(
-        "ListsAreHistory",
-        "The members that a syncing member knows are those of its generation.",
-        lambda s, i, j: Implies(
-            s.client[i] == s.Syncing, s.known_member[i, j] == s.member_in[s.known_generation[i], j]
-        ),
-    ),
-    Claim(
         "LeadersAreHistory",
-        "A syncing member believes to be the leader if and only if it is the leader of its generation.",
-        lambda s, i: Implies(s.client[i] == s.Syncing, s.leads[i] == (s.leader_in[s.known_generation[i]] == i)),
+        "Sync requests have an assignment if and only if they come from the leader of their generation.",
+        lambda s, q: Implies(
+            s.sync_sent[q], s.sync_leads[q] == (s.leader_in[s.sync_generation[q]] == s.sync_member[q])
+        ),
     ),
     Claim(
         "SyncsNotAhead",
@@ -371,16 +370,16 @@ STEPS: Final = (
     ),
 )
 
-THREE: Final = Finite(sizes={MEMBER: 3, PARTITION: 1, SYNC: 3, REPLY: 3}, numbers={GENERATION: range(4)})
+THREE: Final = Finite(sizes={MEMBER: 3, PARTITION: 1, SYNC: 3}, numbers={GENERATION: range(4)})
 
 DROPS: Final = (
-    Drop("RevokeBeforeJoin", breaks="OneOwnerPerGeneration", steps=19, instance=THREE),
+    Drop("RevokeBeforeJoin", breaks="OneOwnerPerGeneration", steps=15, instance=THREE),
     Drop(
         "AwaitAllMembers",
         redundant="A member that was not awaited keeps an older generation, with its partitions of that generation.",
     ),
-    Drop("FenceStaleGeneration", breaks="CommitsNeverGoBack", steps=20, instance=THREE),
-    Drop("FenceStaleSync", breaks="MembersAssigned", steps=11),
+    Drop("FenceStaleGeneration", breaks="CommitsNeverGoBack", steps=16, instance=THREE),
+    Drop("FenceStaleSync", breaks="MembersAssigned", steps=9),
     Drop(
         "MembersCommitOnly",
         redundant="A former member commits only partitions that it was assigned in the current generation.",
@@ -389,28 +388,28 @@ DROPS: Final = (
         "DropOnLost",
         redundant="An expelled member owns its old partitions in an old generation, which no other member has.",
     ),
-    Drop("LeaderAssignsMembersOnly", breaks="MembersAssigned", steps=6),
+    Drop("LeaderAssignsMembersOnly", breaks="MembersAssigned", steps=5),
 )
 
 PROTOCOL: Final = Protocol(
     name="eager_rebalance",
     variables=VARIABLES,
     constants={"nobody": MEMBER},
-    messages=(SYNC, REPLY),
+    messages=(SYNC,),
     ghosts=("decided", "assigned_in"),
     parameter_sorts={
         **dict.fromkeys("ij", MEMBER),
         "p": PARTITION,
         "g": GENERATION,
-        "q": SYNC,
-        "z": REPLY,
+        **dict.fromkeys("qr", SYNC),
         "assignment": ASSIGNMENT,
+        "gone": relation(MEMBER),
     },
     init=init,
     actions=tuple(
         Action(run)
         for run in (
-            *(send_join, join, complete_join, take_join_reply, send_sync, leader_sync, answer_sync),
+            *(send_join, join, complete_join, take_join_reply, leader_sync, answer_sync),
             *(take_assignment, expel, hear_of_loss, send_commit, take_commit),
         )
     ),
@@ -418,10 +417,10 @@ PROTOCOL: Final = Protocol(
     steps=STEPS,
     promises=("OneOwnerPerGeneration", "OwnersCommitted", "MembersAssigned", "OneLeader", "CommitsNeverGoBack"),
     small=Finite(
-        sizes={MEMBER: 3, PARTITION: 1, SYNC: 2, REPLY: 2},
+        sizes={MEMBER: 3, PARTITION: 1, SYNC: 2},
         numbers={GENERATION: range(4)},
     ),
-    tiny=Finite(sizes={MEMBER: 3, PARTITION: 1, SYNC: 1, REPLY: 1}, numbers={GENERATION: range(2)}),
+    tiny=Finite(sizes={MEMBER: 3, PARTITION: 1, SYNC: 1}, numbers={GENERATION: range(2)}),
     start={},
     drops=DROPS,
 )

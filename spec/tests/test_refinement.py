@@ -23,13 +23,28 @@ REFUSED = {
         *("ClaimCas", "ControllerEpochCas", "VersionCas", "IsrCas", "PersistBeforeSend", "BumpLeaderEpoch"),
         *("FenceStaleLeaderAndIsr", "FenceOldBrokerEpoch"),
     ),
+    "eager_rebalance": (
+        *("RevokeBeforeJoin", "DropOnLost", "MatchReplies", "LeaderAssignsMembersOnly", "AwaitAllMembers"),
+        *("RequireMemberId", "FenceStaleGeneration", "FenceStaleSync", "MembersCommitOnly"),
+    ),
+    "cooperative_rebalance": (
+        *("WithholdClaimed", "HighestClaimWins", "ClaimsBearGeneration", "RevokeBeforeRejoin", "UnaffectedKeep"),
+        *("DropOnLost", "ResetClaimOnLost", "MatchReplies"),
+    ),
 }
-QUICK = [("hw_truncation", "HwNeedsWholeIsr"), ("isr_commit", "IsrCas"), ("controller_failover", "BumpLeaderEpoch")]
+QUICK = [
+    *(("hw_truncation", "HwNeedsWholeIsr"), ("isr_commit", "IsrCas"), ("controller_failover", "BumpLeaderEpoch")),
+    *(("eager_rebalance", "RevokeBeforeJoin"), ("cooperative_rebalance", "MatchReplies")),
+]
 
 
 def without(model: Model, guard: str, tmp_path: Path) -> TlcResult:
+    return refined(model, tmp_path, GuardsOff=f'{{"{guard}"}}')
+
+
+def refined(model: Model, tmp_path: Path, **constants: str) -> TlcResult:
     config = tmp_path / "Ref.cfg"
-    config.write_text(with_constants(model.config(), {"GuardsOff": f'{{"{guard}"}}'}, where=model.name))
+    config.write_text(with_constants(model.config(), constants, where=model.name))
     return run_tlc(model.path, config, Options(library=(CONTRACTS, model.path.parent), small=True))
 
 
@@ -51,3 +66,8 @@ def test_without_a_guard_some_step_is_none_of_the_core(folder: str, guard: str, 
 @pytest.mark.parametrize(("folder", "guard"), [(folder, guard) for folder, names in REFUSED.items() for guard in names])
 def test_each_guard_of_the_core_is_missed(folder: str, guard: str, tmp_path: Path) -> None:
     assert without(REFINEMENTS[folder], guard, tmp_path).verdict is Verdict.INVALID
+
+
+def test_a_late_join_is_refused_by_the_core_whose_proof_assumes_that_there_is_none(tmp_path: Path) -> None:
+    found = refined(REFINEMENTS["cooperative_rebalance"], tmp_path, LateJoins="TRUE")
+    assert (found.verdict, len(found.trace) > 2) == (Verdict.INVALID, True)
