@@ -12,7 +12,7 @@
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
-CONSTANTS Members, Partitions, nobody, MaxGeneration, MaxSequence, MaxRequests
+CONSTANTS Members, Partitions, none, MaxGeneration, MaxSequence, MaxRequests
 
 VARIABLE group              \* the coordinator's state
 VARIABLE generation
@@ -45,7 +45,7 @@ vars == <<coordinator, clients, messages>>
 Generations == 0 .. MaxGeneration
 Sequences == 0 .. MaxSequence
 
-Unassigned == [p \in Partitions |-> nobody]
+Unassigned == [p \in Partitions |-> none]
 
 Preparing == group = "PreparingRebalance"
 
@@ -111,7 +111,7 @@ Withheld(p, i) ==
 Assign(assignment) ==
     LET its(i) == {p \in Partitions : assignment[p] = i} IN
     /\ group = "CompletingRebalance"
-    /\ \A p \in Partitions : assignment[p] # nobody => assignment[p] \in member /\ ~Withheld(p, assignment[p])
+    /\ \A p \in Partitions : assignment[p] # none => assignment[p] \in member /\ ~Withheld(p, assignment[p])
     /\ assigned' = assignment
     /\ group' = "Stable"
     /\ syncReplySent' = [i \in Members |-> syncReplySent[i] \union IF i \in member THEN {generation} ELSE {}]
@@ -137,7 +137,7 @@ Expel(gone) ==
     /\ group' = IF rest = {} THEN "Empty" ELSE "PreparingRebalance"
     /\ generation' = IF rest = {} THEN generation + 1 ELSE generation
     /\ joined' = IF Preparing THEN joined \ gone ELSE {}
-    /\ assigned' = [p \in Partitions |-> IF assigned[p] \in gone THEN nobody ELSE assigned[p]]
+    /\ assigned' = [p \in Partitions |-> IF assigned[p] \in gone THEN none ELSE assigned[p]]
     /\ UNCHANGED <<claimed, claimGeneration, lastSequence, clients, messages>>
 
 Revoke(i, givenUp) ==
@@ -179,7 +179,7 @@ Next ==
     \/ \E i \in Members, givenUp \in SUBSET Partitions : Revoke(i, givenUp)
     \/ \E gone \in SUBSET Members : Expel(gone)
     \/ \E x \in requests : Join(x) \/ Repeat(x)
-    \/ \E assignment \in [Partitions -> Members \union {nobody}] : Assign(assignment)
+    \/ \E assignment \in [Partitions -> Members \union {none}] : Assign(assignment)
 
 Bounds ==
     /\ generation <= MaxGeneration

@@ -91,7 +91,7 @@ RefSpec == MCInit /\ memory = Blank /\ [][MCNext /\ Remember]_<<mcVars, memory>>
 
 Core == INSTANCE CooperativeRebalanceCore WITH
     Members <- Ids,
-    nobody <- None,
+    none <- None,
     MaxRequests <- 0,
     group <- group.state,
     generation <- group.generation,

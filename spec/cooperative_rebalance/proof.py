@@ -95,7 +95,7 @@ def init(s: State) -> Term:
         s.all(lambda i: And(s.last_sequence[i] == 0, s.sequence[i] == 0, s.client[i] == s.Unjoined)),
         s.all(lambda i: And(s.known_generation[i] == 0, s.granted_generation[i] == 0, s.claim_generation[i] == 0)),
         s.all(lambda i, p: And(Not(s.claimed[i, p]), Not(s.owned[i, p]), Not(s.revoking[i, p]))),
-        s.all(lambda p: s.assigned[p] == s.nobody),
+        s.all(lambda p: s.assigned[p] == s.none),
         s.all(lambda x: Not(s.request_sent[x])),
         s.all(lambda i, g: Not(s.sync_reply_sent[i, g])),
         s.all(lambda i, g, p: Not(s.granted[i, g, p])),
@@ -106,7 +106,7 @@ def init(s: State) -> Term:
 def send_join(s: State, i: Term, x: Term) -> Step:
     """A member sends JoinGroup: the first, a retry, or again after it has revoked what it must."""
     return step(
-        And(i != s.nobody, s.used[i], Not(s.request_sent[x])),
+        And(i != s.none, s.used[i], Not(s.request_sent[x])),
         # RevokeBeforeRejoin; what breaks without it takes 27 steps, too many for z3: the TLA+ model shows it.
         s.all(lambda p: Not(s.revoking[i, p])),
         **s.send(
@@ -171,7 +171,7 @@ def complete_join(s: State) -> Step:
         generation=generation,
         member=stays,
         fenced=lambda i: Or(s.fenced[i], And(s.member[i], Not(stays(i)))),
-        assigned=lambda p: s.nobody,
+        assigned=lambda p: s.none,
         join_reply_sent=lambda i, n, g: Or(s.join_reply_sent[i, n, g], answered(i, n, g)),
     )
 
@@ -198,7 +198,7 @@ def assign(s: State, assignment: Table) -> Step:
 
     def withheld(p: Term, j: Term) -> Term:
         i = assignment[p]
-        claims = And(i != s.nobody, j != i, s.member[j], s.claimed[j, p])
+        claims = And(i != s.none, j != i, s.member[j], s.claimed[j, p])
         return Implies(claims, may_keep(s, i, j, p))
 
     def now(i: Term, g: Term) -> Term:
@@ -206,7 +206,7 @@ def assign(s: State, assignment: Table) -> Step:
 
     return step(
         s.group == s.CompletingRebalance,
-        s.all(lambda p: Or(assignment[p] == s.nobody, s.member[assignment[p]])),
+        s.all(lambda p: Or(assignment[p] == s.none, s.member[assignment[p]])),
         s.guard("WithholdClaimed", s.all(withheld)),
         assigned=lambda p: assignment[p],
         group=s.Stable,
@@ -241,7 +241,7 @@ def expel(s: State, gone: Table) -> Step:
         group=If(some_stay, s.PreparingRebalance, s.Empty),
         generation=If(some_stay, s.generation, s.generation + 1),
         joined=lambda j: And(Not(gone[j]), preparing, s.joined[j]),
-        assigned=lambda p: If(gone[s.assigned[p]], s.nobody, s.assigned[p]),
+        assigned=lambda p: If(gone[s.assigned[p]], s.none, s.assigned[p]),
     )
 
 
@@ -256,7 +256,7 @@ def revoke(s: State, i: Term, given_up: Table) -> Step:
 
 def issue_id(s: State, j: Term) -> Step:
     """A process receives a member id: it is new, or was expelled under another id."""
-    return step(And(j != s.nobody, Not(s.used[j])), used=s.used.but(j, True))
+    return step(And(j != s.none, Not(s.used[j])), used=s.used.but(j, True))
 
 
 def hear_of_loss(s: State, i: Term) -> Step:
@@ -277,7 +277,7 @@ def keep_under_new_id(s: State, i: Term, j: Term) -> Step:
         return If(k == j, s.owned[i, p], And(k != i, s.owned[k, p]))
 
     return step(
-        And(j != s.nobody, s.used[i], Not(s.used[j])),
+        And(j != s.none, s.used[i], Not(s.used[j])),
         used=s.used.but(j, True),
         owned=moved,
         revoking=lambda k, p: And(k != i, k != j, s.revoking[k, p]),
@@ -321,7 +321,7 @@ OWNERS: Final = (
     Claim(
         "OnlyAssignedOwn",
         "In the group, only the member that a partition is assigned to owns it.",
-        lambda s, i, p: Implies(And(s.assigned[p] != s.nobody, s.assigned[p] != i, s.member[i]), Not(s.owned[i, p])),
+        lambda s, i, p: Implies(And(s.assigned[p] != s.none, s.assigned[p] != i, s.member[i]), Not(s.owned[i, p])),
     ),
     Claim(
         "OwnedIsClaimed",
@@ -379,7 +379,7 @@ ROUNDS: Final = (
     Claim(
         "NothingAssignedYet",
         "In CompletingRebalance, no partition is assigned.",
-        lambda s, p: Implies(s.group == s.CompletingRebalance, s.assigned[p] == s.nobody),
+        lambda s, p: Implies(s.group == s.CompletingRebalance, s.assigned[p] == s.none),
     ),
     Claim(
         "SequencesAscend",
@@ -427,7 +427,7 @@ ROUNDS: Final = (
         "A sync reply of the current generation grants a member only partitions that are assigned to it.",
         lambda s, i, g, p: Implies(
             And(s.sync_reply_sent[i, g], g == s.generation, s.granted[i, g, p], s.member[i]),
-            And(s.assigned[p] == i, i != s.nobody),
+            And(s.assigned[p] == i, i != s.none),
         ),
     ),
     Claim(
@@ -443,7 +443,7 @@ ROUNDS: Final = (
             And(s.sequence[i] == 0, Not(s.member[i]), Not(s.fenced[i]), s.client[i] == s.Unjoined),
         ),
     ),
-    Claim("NobodyIsUnused", "The constant `nobody` is not an id in use.", lambda s: Not(s.used[s.nobody])),
+    Claim("NoneIsUnused", "The constant `none` is not an id in use.", lambda s: Not(s.used[s.none])),
     Claim(
         "SendersAreUsed",
         "Requests come from ids in use.",
@@ -488,13 +488,13 @@ CLAIMS: Final = (
     Claim(
         "AssignedAgainstClaimed",
         "Nothing is assigned that another member has claimed.",
-        lambda s, p, j: Implies(And(s.assigned[p] != s.nobody, s.member[j], s.claimed[j, p]), j == s.assigned[p]),
+        lambda s, p, j: Implies(And(s.assigned[p] != s.none, s.member[j], s.claimed[j, p]), j == s.assigned[p]),
     ),
     Claim(
         "AssignedAgainstFresh",
         "Nothing is assigned that another member's fresh request claims.",
         lambda s, p, x: Implies(
-            And(s.assigned[p] != s.nobody, fresh(s, x), s.request_owned[x, p]), s.request_member[x] == s.assigned[p]
+            And(s.assigned[p] != s.none, fresh(s, x), s.request_owned[x, p]), s.request_member[x] == s.assigned[p]
         ),
     ),
     Claim(
@@ -564,7 +564,7 @@ DROPS: Final = (
 PROTOCOL: Final = Protocol(
     name="cooperative_rebalance",
     variables=VARIABLES,
-    constants={"nobody": MEMBER},
+    constants={"none": MEMBER},
     messages=(JOIN,),
     parameter_sorts={
         **dict.fromkeys("ijk", MEMBER),

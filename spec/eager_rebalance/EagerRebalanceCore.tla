@@ -12,7 +12,7 @@
 (***************************************************************************)
 EXTENDS Integers, FiniteSets
 
-CONSTANTS Members, Partitions, nobody, MaxGeneration, MaxSyncs
+CONSTANTS Members, Partitions, none, MaxGeneration, MaxSyncs
 
 VARIABLE group                  \* the coordinator's state
 VARIABLE generation
@@ -42,7 +42,7 @@ messages == <<joinSent, joinReplySent, commitSent, syncs, syncReplySent, granted
 vars == <<coordinator, clients, messages>>
 
 Generations == 0 .. MaxGeneration
-Assignments == [Partitions -> Members \union {nobody}]
+Assignments == [Partitions -> Members \union {none}]
 
 Preparing == group = "PreparingRebalance"
 
@@ -57,7 +57,7 @@ Join(i) ==
     /\ group' = "PreparingRebalance"
     /\ member' = member \union {i}
     /\ joined' = {i} \union IF Preparing THEN joined ELSE {}
-    /\ leader' = nobody
+    /\ leader' = none
     /\ UNCHANGED <<generation, assigned, committedGeneration, committedBy, leaderIn, memberIn, clients, messages>>
 
 \* Members that have not joined are awaited, or removed.
@@ -72,14 +72,14 @@ CompleteJoin(i) ==
     /\ leader' = i
     /\ leaderIn' = [leaderIn EXCEPT ![generation + 1] = i]
     /\ memberIn' = [memberIn EXCEPT ![generation + 1] = present]
-    /\ assigned' = [p \in Partitions |-> nobody]
+    /\ assigned' = [p \in Partitions |-> none]
     /\ joinReplySent' = [j \in Members |-> joinReplySent[j] \union IF j \in present THEN {generation + 1} ELSE {}]
     /\ UNCHANGED <<committedGeneration, committedBy, clients, joinSent, commitSent, syncs, syncReplySent, granted>>
 
 \* Its SyncGroup follows at once; the leader's has an assignment, which may be any.
 TakeJoinReply(i, g, assignment) ==
     /\ g \in joinReplySent[i] /\ client[i] = "Joining"
-    /\ \A p \in Partitions : assignment[p] \in memberIn[g] \union {nobody}
+    /\ \A p \in Partitions : assignment[p] \in memberIn[g] \union {none}
     /\ client' = [client EXCEPT ![i] = "Syncing"]
     /\ knownGeneration' = [knownGeneration EXCEPT ![i] = g]
     /\ syncs' = syncs \union {[member |-> i, generation |-> g, leads |-> leaderIn[g] = i, assignment |-> assignment]}
@@ -119,8 +119,8 @@ Expel(gone) ==
     /\ group' = IF rest = {} THEN "Empty" ELSE "PreparingRebalance"
     /\ generation' = IF rest = {} THEN generation + 1 ELSE generation
     /\ joined' = IF Preparing THEN joined \ gone ELSE {}
-    /\ leader' = nobody
-    /\ assigned' = [p \in Partitions |-> IF assigned[p] \in gone THEN nobody ELSE assigned[p]]
+    /\ leader' = none
+    /\ assigned' = [p \in Partitions |-> IF assigned[p] \in gone THEN none ELSE assigned[p]]
     /\ UNCHANGED <<committedGeneration, committedBy, leaderIn, memberIn, clients, messages>>
 
 HearOfLoss(i) ==
@@ -143,11 +143,11 @@ TakeCommit(i, p) ==
 Init ==
     LET each(value) == [i \in Members |-> value]
         ever(value) == [g \in Generations |-> value] IN
-    /\ group = "Empty" /\ generation = 0 /\ leader = nobody
+    /\ group = "Empty" /\ generation = 0 /\ leader = none
     /\ member = {} /\ joined = {} /\ joinSent = {} /\ syncs = {}
-    /\ assigned = [p \in Partitions |-> nobody] /\ committedBy = [p \in Partitions |-> nobody]
+    /\ assigned = [p \in Partitions |-> none] /\ committedBy = [p \in Partitions |-> none]
     /\ committedGeneration = [p \in Partitions |-> 0]
-    /\ leaderIn = ever(nobody) /\ memberIn = ever({})
+    /\ leaderIn = ever(none) /\ memberIn = ever({})
     /\ client = each("Unjoined") /\ knownGeneration = each(0) /\ owned = each({})
     /\ joinReplySent = each({}) /\ syncReplySent = each({})
     /\ commitSent = each(ever({})) /\ granted = each(ever({}))

@@ -75,7 +75,7 @@ RefSpec == MCInit /\ memory = Nothing /\ [][MCNext /\ Remember]_<<mcVars, memory
 
 Core == INSTANCE EagerRebalanceCore WITH
     Members <- Ids,
-    nobody <- None,
+    none <- None,
     MaxSyncs <- 0,
     group <- group.state,
     generation <- group.generation,

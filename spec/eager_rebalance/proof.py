@@ -81,34 +81,34 @@ VARIABLES: Final = {
 
 def init(s: State) -> Term:
     return And(
-        And(s.group == s.Empty, s.generation == 0, s.leader == s.nobody),
+        And(s.group == s.Empty, s.generation == 0, s.leader == s.none),
         s.all(lambda i: And(Not(s.member[i]), Not(s.joined[i]), Not(s.join_sent[i]))),
         s.all(lambda i: And(s.client[i] == s.Unjoined, s.known_generation[i] == 0)),
         s.all(lambda i, p: Not(s.owned[i, p])),
-        s.all(lambda p: And(s.assigned[p] == s.nobody, s.committed_generation[p] == 0, s.committed_by[p] == s.nobody)),
+        s.all(lambda p: And(s.assigned[p] == s.none, s.committed_generation[p] == 0, s.committed_by[p] == s.none)),
         s.all(lambda i, g: And(Not(s.join_reply_sent[i, g]), Not(s.sync_reply_sent[i, g]), Not(s.member_in[g, i]))),
         s.all(lambda i, g, p: And(Not(s.commit_sent[i, g, p]), Not(s.granted[i, g, p]))),
         s.all(lambda q: Not(s.sync_sent[q])),
-        s.all(lambda g: And(Not(s.decided[g]), s.leader_in[g] == s.nobody)),
-        s.all(lambda g, p: s.assigned_in[g, p] == s.nobody),
+        s.all(lambda g: And(Not(s.decided[g]), s.leader_in[g] == s.none)),
+        s.all(lambda g, p: s.assigned_in[g, p] == s.none),
     )
 
 
 def send_join(s: State, i: Term) -> Step:
     """A member sends JoinGroup, for the first time or again; before that it revokes all its partitions."""
     revoked = {"owned": s.owned.but(i, lambda p: False)} if s.on("RevokeBeforeJoin") else {}
-    return step(i != s.nobody, client=s.client.but(i, s.Joining), join_sent=s.join_sent.but(i, True), **revoked)
+    return step(i != s.none, client=s.client.but(i, s.Joining), join_sent=s.join_sent.but(i, True), **revoked)
 
 
 def join(s: State, i: Term) -> Step:
     """The coordinator handles a JoinGroup, which may be old or from an expelled member."""
     preparing = s.group == s.PreparingRebalance
     return step(
-        And(s.join_sent[i], i != s.nobody),
+        And(s.join_sent[i], i != s.none),
         group=s.PreparingRebalance,
         member=s.member.but(i, True),
         joined=lambda j: Or(j == i, And(preparing, s.joined[j])),
-        leader=s.nobody,
+        leader=s.none,
     )
 
 
@@ -130,7 +130,7 @@ def complete_join(s: State, i: Term) -> Step:
         leader=i,
         leader_in=s.leader_in.but(generation, i),
         member_in=s.member_in.but(generation, stays),
-        assigned=lambda p: s.nobody,
+        assigned=lambda p: s.none,
         join_reply_sent=lambda j, g: Or(s.join_reply_sent[j, g], And(s.member[j], s.joined[j], g == generation)),
     )
 
@@ -141,7 +141,7 @@ def take_join_reply(s: State, i: Term, g: Term, q: Term, assignment: Table) -> S
         And(s.join_reply_sent[i, g], s.client[i] == s.Joining, Not(s.sync_sent[q])),
         s.guard(
             "LeaderAssignsMembersOnly",
-            s.all(lambda p: Or(assignment[p] == s.nobody, s.member_in[g, assignment[p]])),
+            s.all(lambda p: Or(assignment[p] == s.none, s.member_in[g, assignment[p]])),
         ),
         client=s.client.but(i, s.Syncing),
         known_generation=s.known_generation.but(i, g),
@@ -207,8 +207,8 @@ def expel(s: State, gone: Table) -> Step:
         group=If(some_stay, s.PreparingRebalance, s.Empty),
         generation=If(some_stay, s.generation, s.generation + 1),
         joined=lambda j: And(Not(gone[j]), preparing, s.joined[j]),
-        leader=s.nobody,
-        assigned=lambda p: If(gone[s.assigned[p]], s.nobody, s.assigned[p]),
+        leader=s.none,
+        assigned=lambda p: If(gone[s.assigned[p]], s.none, s.assigned[p]),
     )
 
 
@@ -240,7 +240,7 @@ def take_commit(s: State, i: Term, g: Term, p: Term) -> Step:
 
 def was_assigned(s: State, g: Term, p: Term, i: Term) -> Term:
     """True if the leader of generation g assigned p to i."""
-    return And(s.decided[g], s.assigned_in[g, p] == i, g >= 1, i != s.nobody)
+    return And(s.decided[g], s.assigned_in[g, p] == i, g >= 1, i != s.none)
 
 
 INVARIANT: Final = (
@@ -266,7 +266,7 @@ INVARIANT: Final = (
     Claim(
         "MembersAssigned",
         "While the group is stable, only members are assigned partitions.",
-        lambda s, p: Implies(And(s.group == s.Stable, s.assigned[p] != s.nobody), s.member[s.assigned[p]]),
+        lambda s, p: Implies(And(s.group == s.Stable, s.assigned[p] != s.none), s.member[s.assigned[p]]),
     ),
     Claim(
         "OneLeader",
@@ -321,14 +321,14 @@ INVARIANT: Final = (
     Claim(
         "JoinRepliesNotAhead",
         "The generations of join replies have begun.",
-        lambda s, i, g: Implies(s.join_reply_sent[i, g], And(g >= 1, g <= s.generation, i != s.nobody)),
+        lambda s, i, g: Implies(s.join_reply_sent[i, g], And(g >= 1, g <= s.generation, i != s.none)),
     ),
     Claim(
         "MembersNotAhead",
         "No member knows a generation that has not begun.",
         lambda s, i: And(
             s.known_generation[i] <= s.generation,
-            Implies(s.client[i] == s.Syncing, And(s.known_generation[i] >= 1, i != s.nobody)),
+            Implies(s.client[i] == s.Syncing, And(s.known_generation[i] >= 1, i != s.none)),
         ),
     ),
     Claim(
@@ -348,18 +348,18 @@ INVARIANT: Final = (
         "The generations of sync requests have begun.",
         lambda s, q: Implies(
             s.sync_sent[q],
-            And(s.sync_generation[q] <= s.generation, s.sync_generation[q] >= 1, s.sync_member[q] != s.nobody),
+            And(s.sync_generation[q] <= s.generation, s.sync_generation[q] >= 1, s.sync_member[q] != s.none),
         ),
     ),
     Claim(
         "SyncsAssignMembers",
         "A sync request assigns partitions only to members of its generation.",
         lambda s, q, p: Implies(
-            And(s.sync_sent[q], s.sync_assignment[q, p] != s.nobody),
+            And(s.sync_sent[q], s.sync_assignment[q, p] != s.none),
             s.member_in[s.sync_generation[q], s.sync_assignment[q, p]],
         ),
     ),
-    Claim("NobodyIsNoMember", "The constant `nobody` is not a member.", lambda s: Not(s.member[s.nobody])),
+    Claim("NoneIsNoMember", "The constant `none` is not a member.", lambda s: Not(s.member[s.none])),
 )
 
 STEPS: Final = (
@@ -394,7 +394,7 @@ DROPS: Final = (
 PROTOCOL: Final = Protocol(
     name="eager_rebalance",
     variables=VARIABLES,
-    constants={"nobody": MEMBER},
+    constants={"none": MEMBER},
     messages=(SYNC,),
     ghosts=("decided", "assigned_in"),
     parameter_sorts={

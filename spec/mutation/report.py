@@ -6,7 +6,16 @@ from typing import Any, Final
 
 from highwater.errors import ExitCode
 from highwater.spec.mutation.changes import Change
-from highwater.spec.mutation.run import Judged, Outcome, by_cause, mutable_folders, mutants_of, mutate, score
+from highwater.spec.mutation.run import (
+    Judged,
+    Outcome,
+    by_cause,
+    mutable_folders,
+    mutants_of,
+    mutate,
+    only_counted,
+    score,
+)
 
 SHOWN: Final = 100  # characters of the changed text
 
@@ -49,6 +58,7 @@ def summary(judged: Sequence[Judged]) -> dict[str, Any]:
     return {
         "killed": killed,
         "counted": counted,
+        "only_counts": only_counted(judged),
         "mutants": [
             {
                 "module": change.module,
@@ -87,9 +97,13 @@ def _table(judged: Sequence[Judged]) -> Iterator[str]:
         killed, counted = score(of_module)
         fates = [outcome.fate for _, outcome in of_module]
         more = f"{fates.count('equivalent')} equivalent, {fates.count('not counted')} that TLC cannot evaluate"
-        yield f"{module}: {killed} of {counted} killed; {more}"
+        yield f"{module}: {killed} of {counted} killed, {_counts(of_module)}; {more}"
         yield from (f"    {number:>4}  {cause}" for cause, number in by_cause(of_module))
         yield from (f"    survived: {_line(*item)[12:]}" for item in of_module if item[1].fate == "survived")
     killed, counted = score(judged)
     share = f", {100 * killed / counted:.1f} %" if counted else ""
-    yield f"{killed} of {counted} mutants killed{share}"
+    yield f"{killed} of {counted} mutants killed{share}; {_counts(judged)}"
+
+
+def _counts(judged: Sequence[Judged]) -> str:
+    return f"{only_counted(judged)} noticed only by the number of states"

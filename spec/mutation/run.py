@@ -2,7 +2,8 @@
 
 A mutant is killed if, in one of the models of its folder, a property breaks, an action that the model takes is never
 taken, or a situation that it reaches is never reached.  Another number of states kills nothing, although `spec check`
-would notice it: almost every change has that effect.  A mutant that TLC cannot parse or evaluate is not counted.
+would notice it: almost every change has that effect.  It is counted by itself.  A mutant that TLC cannot parse or
+evaluate is not counted.
 Results are cached by content, so that an interrupted run continues where it stopped.
 """
 
@@ -134,6 +135,11 @@ def score(judged: Sequence[Judged]) -> tuple[int, int]:
     """Return how many mutants were killed, and of how many that are not equivalent."""
     fates = [outcome.fate for _, outcome in judged]
     return fates.count("killed"), fates.count("killed") + fates.count("survived")
+
+
+def only_counted(judged: Sequence[Judged]) -> int:
+    """Return how many survivors have another number of states, which `spec check` compares, and break nothing."""
+    return sum(outcome.fate == "survived" and bool(outcome.counts) for _, outcome in judged)
 
 
 def _cached(change: Change, folder: str, limit_s: float) -> Outcome:
