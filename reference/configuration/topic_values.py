@@ -63,6 +63,12 @@ SETTINGS: Final[dict[str, Setting]] = {
     "delete.retention.ms": Setting(Type.LONG, _number(0), "How long compaction keeps a tombstone."),
     "index.interval.bytes": Setting(Type.INT, _number(0), "Log bytes between two index entries."),
     "max.message.bytes": Setting(Type.INT, _number(0), "The largest batch that a producer may send, in bytes."),
+    "message.timestamp.after.max.ms": Setting(
+        Type.LONG, _number(0), "How far a producer's timestamp may be ahead of the broker's clock."
+    ),
+    "message.timestamp.before.max.ms": Setting(
+        Type.LONG, _number(0), "How far a producer's timestamp may be behind the broker's clock."
+    ),
     "message.timestamp.type": Setting(
         Type.STRING,
         _one_of("CreateTime", "LogAppendTime"),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.topic_values import INT64_MAX
 from highwater.reference.context import from_json
 from highwater.reference.storage.log import LogConfig
 from highwater.reference.store.client import StoreClient
@@ -28,6 +29,8 @@ class TopicConfigs:
             "delete.retention.ms": str(broker.log_cleaner_delete_retention_ms),
             "index.interval.bytes": str(broker.log_index_interval_bytes),
             "max.message.bytes": str(broker.message_max_bytes),
+            "message.timestamp.after.max.ms": str(INT64_MAX),
+            "message.timestamp.before.max.ms": str(INT64_MAX),
             "message.timestamp.type": broker.log_message_timestamp_type,
             "min.cleanable.dirty.ratio": str(broker.log_cleaner_min_cleanable_ratio),
             "min.compaction.lag.ms": str(broker.log_cleaner_min_compaction_lag_ms),
@@ -48,6 +51,11 @@ class TopicConfigs:
 
     def min_insync_replicas(self, topic: str) -> int:
         return int(self.value(topic, "min.insync.replicas"))
+
+    def timestamp_limits_ms(self, topic: str) -> tuple[int, int]:
+        """Return how much older, and how much newer, than the broker's clock a timestamp may be (KIP-937)."""
+        before, after = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+        return int(self.value(topic, before)), int(self.value(topic, after))
 
     def max_message_bytes(self, topic: str) -> int:
         return int(self.value(topic, "max.message.bytes"))

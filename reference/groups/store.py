@@ -22,9 +22,10 @@ from highwater.reference.groups.records import (
 from highwater.reference.groups.tracing import GroupTrace
 from highwater.reference.metadata_cache import MetadataCache
 from highwater.reference.replication.partition import Partition, Role
+from highwater.reference.storage.log import Log
 from highwater.reference.storage.producer_state import read_marker
-from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.records import Record, batch_headers, build_batch, decode_records
+from highwater.reference.wire.errors import DecodeError, ErrorCode
+from highwater.reference.wire.records import Record, batch_headers, build_batch
 
 OFFSETS_TOPIC = "__consumer_offsets"
 WRITE_TIMEOUT_MS = 5_000
@@ -36,6 +37,7 @@ WRITE_ERROR_MAPPING = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
 
 
@@ -100,22 +102,13 @@ class GroupStore:
             del self.groups[group.group_id]
 
     def _load(self, partition: Partition) -> None:
-        self._owned[partition.partition] = partition
+        """Own the partition once all of it is loaded; data that cannot be decoded takes it offline instead."""
         loaded: dict[str, Group] = {}
-        offset = partition.log.log_start_offset
-        while offset < partition.log.log_end_offset:
-            end = partition.log.log_end_offset
-            data = partition.log.read(offset, READ_BYTES, end, at_least_one=True)
-            for position, header in batch_headers(data):
-                if header.is_control:
-                    marker = read_marker(data[position : position + header.size])
-                    committed = marker is not None and marker.committed
-                    for group in loaded.values():
-                        group.end_transaction(header.producer_id, committed=committed)
-                else:
-                    for record in decode_records(data, position)[1]:
-                        _replay(loaded, record, header.producer_id)
-                offset = header.next_offset
+        with partition.storage():
+            _replay_log(partition.log, loaded)
+        if partition.offline:
+            return
+        self._owned[partition.partition] = partition
         self.groups.update(loaded)
         for group in loaded.values():
             self.trace.failover(group)
@@ -264,6 +257,26 @@ def _offset_records(group_id: str, offsets: dict[tuple[str, int], CommittedOffse
         )
         for key, c in offsets.items()
     ]
+
+
+def _replay_log(log: Log, groups: dict[str, Group]) -> None:
+    """Apply all records of a log. Raises DamagedDataError for one that cannot be decoded."""
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, READ_BYTES, log.log_end_offset, at_least_one=True)
+        for position, header in batch_headers(data):
+            if header.is_control:
+                marker = read_marker(data[position : position + header.size])
+                committed = marker is not None and marker.committed
+                for group in groups.values():
+                    group.end_transaction(header.producer_id, committed=committed)
+            else:
+                for record in log.decode(data, position)[1]:
+                    try:
+                        _replay(groups, record, header.producer_id)
+                    except DecodeError as error:
+                        raise log.damaged(record.offset, error) from error
+            offset = header.next_offset
 
 
 def _replay(groups: dict[str, Group], record: Record, producer_id: int) -> None:

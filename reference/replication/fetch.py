@@ -167,11 +167,15 @@ class FetchHandler:
         records = b""
         if error is ErrorCode.NONE:
             try:
-                diverging = partition.diverging(requested.last_fetched_epoch, requested.fetch_offset)
-                if diverging is None:
-                    until = _readable_until(partition, body)
-                    size = min(requested.partition_max_bytes, read_pass.bytes_left)
-                    records = partition.log.read(requested.fetch_offset, size, until, at_least_one=read_pass.size == 0)
+                with partition.storage():
+                    diverging = partition.diverging(requested.last_fetched_epoch, requested.fetch_offset)
+                    if diverging is None:
+                        size = min(requested.partition_max_bytes, read_pass.bytes_left)
+                        records = partition.log.read(
+                            requested.fetch_offset, size, _readable_until(partition, body),
+                            at_least_one=read_pass.size == 0,
+                        )  # fmt: skip
+                error = ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else error
             except OffsetOutOfRangeError:
                 error = ErrorCode.OFFSET_OUT_OF_RANGE
         if body.replica_id >= 0:

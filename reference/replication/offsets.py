@@ -4,7 +4,6 @@ from highwater.reference.effects import Request
 from highwater.reference.replication.partition import Partition
 from highwater.reference.replication.replica_manager import ReplicaManager
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.log_entries import decode_entry
 from highwater.reference.wire.messages.offsets import (
     EpochEndOffset,
     ListOffsetsPartition,
@@ -66,7 +65,9 @@ class OffsetsHandler:
             else:
                 if consumer and body.isolation_level == READ_COMMITTED:
                     end = partition.log.producers.last_stable_offset(end)
-                offset, timestamp = _find(partition, requested.timestamp, end)
+                with partition.storage():
+                    offset, timestamp = _find(partition, requested.timestamp, end)
+                error = ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else error
                 epoch = _epoch_of(partition, offset) if version >= LEADER_EPOCH_SINCE else -1
         return ListOffsetsPartitionResponse(
             partition_index=requested.partition_index,
@@ -106,7 +107,7 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int]:
     records = (
         record
         for batch in log.batches_from_timestamp(max(timestamp, 0))
-        for record in decode_entry(batch)[1]
+        for record in log.decode(batch)[1]
         if log.log_start_offset <= record.offset < end
     )
     if timestamp == MAX_TIMESTAMP:

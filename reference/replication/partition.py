@@ -40,9 +40,10 @@ from highwater.reference.procedures import Pending, spawn
 from highwater.reference.replication.isr_changes import Answer, IsrChanges, Outcome, Proposal
 from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.replication.states import NO_LEADER, PartitionState, Remote
+from highwater.reference.storage.corruption import HINT, DamagedDataError
 from highwater.reference.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from highwater.reference.storage.log import Log, OffsetOutOfRangeError
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import DecodeError, ErrorCode
 from highwater.reference.wire.records import BatchHeader
 
 Waiter = Callable[[], None]
@@ -74,7 +75,7 @@ class AckWaiter:
 
 
 class Storage:
-    """Context manager that takes the partition offline on OSError.
+    """Context manager that takes the partition offline if its disk fails, or if its data cannot be decoded.
 
     It is a class because every append enters it: `contextlib.contextmanager` would cost three times as much.
     """
@@ -88,7 +89,7 @@ class Storage:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, OSError):
+        if not isinstance(error, OSError | DecodeError):
             return False
         self._partition.take_offline(error)
         return True
@@ -184,11 +185,13 @@ class Partition:
         return self.role is Role.OFFLINE
 
     def storage(self) -> "Storage":
-        """Return a context manager: an OSError inside it takes only this replica offline, until a restart (KIP-112)."""
+        """Return a context manager: a disk error or damaged data in it takes only this replica offline (KIP-112)."""
         return self._storage
 
-    def take_offline(self, error: OSError) -> None:
-        self._context.log("log", f"{self.entity} is offline: {error}. Fix the disk, then restart the broker.", "error")
+    def take_offline(self, error: OSError | DecodeError) -> None:
+        remedy = HINT if isinstance(error, DecodeError) else "Fix the disk, then restart the broker."
+        text = str(error) if isinstance(error, DamagedDataError) else f"{error}. {remedy}"
+        self._context.log("log", f"{self.entity} is offline: {text}", "error")
         self.role, self.leader = Role.OFFLINE, NO_LEADER
         self._fail_waiting(ErrorCode.KAFKA_STORAGE_ERROR)
         self.on_offline(self)

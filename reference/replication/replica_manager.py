@@ -13,9 +13,10 @@ from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.replication.states import PartitionState
 from highwater.reference.storage.checkpoints import Checkpoint
+from highwater.reference.storage.corruption import DamagedDataError
 from highwater.reference.storage.log import Log
 from highwater.reference.storage.recovery import CorruptLogError
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import DecodeError, ErrorCode
 from highwater.reference.wire.messages.controller import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -43,7 +44,7 @@ class ReplicaManager:
         self.controller_epoch = -1
         self.is_alive: Callable[[int], bool] = lambda broker_id: True
         self.partition_exists: Callable[[str, int], bool] = lambda topic, partition: False
-        self.corrupt_logs: dict[Key, CorruptLogError] = {}  # logs that could not be opened: offline (KIP-112)
+        self.corrupt_logs: dict[Key, Exception] = {}  # logs that could not be opened: offline (KIP-112)
         self.on_role_change: Callable[[Partition], None] = lambda partition: None
         self.on_disk_failure: Callable[[], None] = lambda: None
         self._fetchers: dict[int, Fetcher] = {}
@@ -99,7 +100,7 @@ class ReplicaManager:
             return None
         try:
             partition = self._load_partition(topic, number)
-        except CorruptLogError as error:
+        except (CorruptLogError, DamagedDataError, DecodeError) as error:
             self._context.log("log", f"{topic}-{number} is offline: {error}", "error")
             self.corrupt_logs[key] = error
             return None
@@ -267,6 +268,7 @@ class ReplicaManager:
 
     def _handle_disk_failure(self, partition: Partition) -> None:
         self._unassign_fetcher(partition)
+        self.on_role_change(partition)
         self.on_disk_failure()
 
     # -- fetchers ----------------------------------------------------------------------------------

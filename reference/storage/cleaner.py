@@ -12,7 +12,6 @@ from typing import Final
 from highwater.reference.storage.log import Log
 from highwater.reference.storage.recovery import CLEANED
 from highwater.reference.storage.segment import Segment
-from highwater.reference.wire.log_entries import decode_entry
 from highwater.reference.wire.records import BatchHeader, Record, rebuild_batch
 
 MAX_KEYS: Final = 1_000_000
@@ -74,7 +73,7 @@ def _latest_offsets(log: Log, first_dirty: int, end: int) -> tuple[dict[bytes, i
     for segment in log.segments:
         if not first_dirty <= segment.base_offset < end:
             continue
-        for header, records in _entries(segment):
+        for header, records in _entries(log, segment):
             if header.is_control or _is_aborted(log, header):
                 continue
             latest.update((record.key, record.offset) for record in records if record.key is not None)
@@ -84,8 +83,8 @@ def _latest_offsets(log: Log, first_dirty: int, end: int) -> tuple[dict[bytes, i
     return latest, end
 
 
-def _entries(segment: Segment) -> list[tuple[BatchHeader, list[Record]]]:
-    return [decode_entry(segment.read(position, header.size)) for position, header in segment.headers()]
+def _entries(log: Log, segment: Segment) -> list[tuple[BatchHeader, list[Record]]]:
+    return [log.decode(segment.read(position, header.size)) for position, header in segment.headers()]
 
 
 def _is_aborted(log: Log, header: BatchHeader) -> bool:
@@ -104,7 +103,7 @@ def _cleaned(log: Log, segment: Segment, latest: dict[bytes, int], wall_ms: int)
 
 
 def _cleaned_batch(log: Log, data: bytes, latest: dict[bytes, int], wall_ms: int) -> bytes:
-    header, records = decode_entry(data)
+    header, records = log.decode(data)
     retained = [] if _is_aborted(log, header) else [r for r in records if _should_retain(r, header, latest, wall_ms)]
     horizon = header.delete_horizon_ms
     if horizon is None and any(record.value is None for record in retained):

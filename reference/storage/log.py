@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from highwater.reference.storage.corruption import DamagedDataError
 from highwater.reference.storage.filesystem import FileSystem
 from highwater.reference.storage.leader_epochs import CHECKPOINT, LeaderEpochCache, format_epochs
 from highwater.reference.storage.producer_state import (
@@ -25,8 +26,9 @@ from highwater.reference.storage.recovery import (
 )
 from highwater.reference.storage.segment import Segment
 from highwater.reference.storage.transaction_index import add_entry, read_entries
-from highwater.reference.wire.log_entries import entries, entry_crc_valid
-from highwater.reference.wire.records import BatchHeader, read_batch_header, stamp
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.log_entries import decode_entry, entries, entry_crc_valid
+from highwater.reference.wire.records import BatchHeader, Record, read_batch_header, stamp
 
 
 class OffsetOutOfRangeError(Exception):
@@ -298,6 +300,18 @@ class Log:
             return segment.size
         found = segment.locate(until)
         return found[0] if found else segment.size
+
+    def decode(self, data: bytes, position: int = 0) -> tuple[BatchHeader, list[Record]]:
+        """Decode header and records of an entry that was read from this log. Raises DamagedDataError."""
+        try:
+            return decode_entry(data, position)
+        except DecodeError as error:
+            raise self.damaged(int.from_bytes(data[position : position + 8], "big"), error) from error
+
+    def damaged(self, offset: int, reason: DecodeError) -> DamagedDataError:
+        """Return the error for a record at an offset that cannot be decoded, with its place."""
+        segment = self.segments[self._segment_of(offset)]
+        return DamagedDataError(segment.path, segment.floor(offset), reason, offset)
 
     def headers(self, offset: int) -> Iterator[BatchHeader]:
         """Yield all batch headers, starting with the batch that contains `offset`."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from highwater.errors import UsageError
+from highwater.reference.storage.corruption import HINT
 from highwater.reference.storage.filesystem import FileSystem
 from highwater.reference.storage.leader_epochs import CHECKPOINT, LeaderEpochCache, parse_epochs
 from highwater.reference.storage.segment import Segment
@@ -18,7 +19,6 @@ from highwater.reference.wire.records import BatchHeader
 
 SEARCH_BYTES = 1 << 20
 Warn = Callable[[str], None]
-HINT = "restore the file, or delete the folder of this partition so that the broker copies it from the leader"
 
 
 class CorruptLogError(UsageError):

@@ -3,9 +3,10 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from highwater.reference.storage.corruption import DamagedDataError
 from highwater.reference.storage.filesystem import FileSystem
 from highwater.reference.storage.indexes import OFFSET_ENTRY, OffsetIndex, TimeIndex
-from highwater.reference.wire.errors import WireError
+from highwater.reference.wire.errors import DecodeError, WireError
 from highwater.reference.wire.log_entries import MIN_ENTRY, entry_crc_valid, read_entry_header
 from highwater.reference.wire.records import HEADER_SIZE, BatchHeader
 
@@ -93,14 +94,20 @@ class Segment:
     # -- reading ---------------------------------------------------------------------------------
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) from a batch boundary up to the last complete batch. Raises `DecodeError`."""
+        """Yield (position, header) from a batch boundary up to the last complete batch.
+
+        Raises DamagedDataError where the bytes are no header.
+        """
         window, start = b"", position
         while position + MIN_ENTRY <= self.size:
             if position + HEADER_SIZE > start + len(window) or position < start:
                 start, window = position, self.fs.read(self.path, position, SCAN_BYTES)
                 if len(window) < MIN_ENTRY:
                     return
-            header = read_entry_header(window, position - start)
+            try:
+                header = read_entry_header(window, position - start)
+            except DecodeError as error:
+                raise DamagedDataError(self.path, position, error) from error
             end = position + header.size
             if end > self.size:
                 return
@@ -171,7 +178,7 @@ class Segment:
             return False
         try:
             return self._find_largest_timestamp() == self.size
-        except WireError:
+        except DamagedDataError:
             return False
 
     def rebuild(self, *, check_crc: bool) -> Iterator[BatchHeader]:

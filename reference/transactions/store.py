@@ -7,11 +7,12 @@ from highwater.reference.context import Context
 from highwater.reference.groups.store import READ_BYTES, WRITE_ERROR_MAPPING, WRITE_TIMEOUT_MS, java_hash
 from highwater.reference.metadata_cache import MetadataCache
 from highwater.reference.replication.partition import Partition, Role
+from highwater.reference.storage.log import Log
 from highwater.reference.transactions.records import pack_key, pack_value, unpack_key, unpack_value
 from highwater.reference.transactions.states import TABLE, TransactionState
 from highwater.reference.transactions.transaction import Transaction
-from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.records import batch_headers, build_batch, decode_records
+from highwater.reference.wire.errors import DecodeError, ErrorCode
+from highwater.reference.wire.records import batch_headers, build_batch
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -71,14 +72,12 @@ class TransactionStore:
             self._load(partition)
 
     def _load(self, partition: Partition) -> None:
+        """Own the partition once all of it is loaded; data that cannot be decoded takes it offline instead."""
         loaded: dict[str, Entry] = {}
-        offset = partition.log.log_start_offset
-        while offset < partition.log.log_end_offset:
-            data = partition.log.read(offset, READ_BYTES, partition.log.log_end_offset, at_least_one=True)
-            for position, header in batch_headers(data):
-                for record in decode_records(data, position)[1]:
-                    _replay(loaded, record.key, record.value)
-                offset = header.next_offset
+        with partition.storage():
+            _replay_log(partition.log, loaded)
+        if partition.offline:
+            return
         self._owned[partition.partition] = partition
         self.entries.update(loaded)
         self.on_loaded(list(loaded.values()))
@@ -118,6 +117,20 @@ class TransactionStore:
         partition.append(batch, header)
         error = await partition.committed(partition.log.log_end_offset, WRITE_TIMEOUT_MS)
         return WRITE_ERROR_MAPPING.get(error, error)
+
+
+def _replay_log(log: Log, entries: dict[str, Entry]) -> None:
+    """Apply all records of a log. Raises DamagedDataError for one that cannot be decoded."""
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, READ_BYTES, log.log_end_offset, at_least_one=True)
+        for position, header in batch_headers(data):
+            for record in log.decode(data, position)[1]:
+                try:
+                    _replay(entries, record.key, record.value)
+                except DecodeError as error:
+                    raise log.damaged(record.offset, error) from error
+            offset = header.next_offset
 
 
 def _replay(entries: dict[str, Entry], key: bytes | None, value: bytes | None) -> None:

@@ -165,11 +165,21 @@ def stamp(batch: bytearray, position: int, base_offset: int, partition_leader_ep
 
 def with_append_time(batch: bytes, timestamp_ms: int) -> bytes:
     """Return the batch with the broker's timestamp (LogAppendTime, KIP-32) and a new checksum."""
+    return _with_largest_timestamp(batch, LOG_APPEND_TIME_BIT, timestamp_ms)
+
+
+def with_create_time(batch: bytes, largest_timestamp: int) -> bytes:
+    """Return the batch with the largest timestamp of its records in the header, and a new checksum."""
+    return _with_largest_timestamp(batch, 0, largest_timestamp)
+
+
+def _with_largest_timestamp(batch: bytes, timestamp_type: int, largest_timestamp: int) -> bytes:
     header = read_batch_header(batch)
     stamped = bytearray(batch)
     _FROM_ATTRIBUTES.pack_into(
-        stamped, CRC_START, header.attributes | LOG_APPEND_TIME_BIT, header.last_offset_delta, header.base_timestamp,
-        timestamp_ms, header.producer_id, header.producer_epoch, header.base_sequence, header.record_count,
+        stamped, CRC_START, header.attributes & ~LOG_APPEND_TIME_BIT | timestamp_type, header.last_offset_delta,
+        header.base_timestamp, largest_timestamp, header.producer_id, header.producer_epoch, header.base_sequence,
+        header.record_count,
     )  # fmt: skip
     _CHECKSUM.pack_into(stamped, CRC_START - _CHECKSUM.size, _crc(stamped, 0, len(stamped)))
     return bytes(stamped)
