@@ -55,6 +55,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m highwater.soak.mutated_traces
 	@$(BIN)/python -m highwater.soak.static_failover apache-kafka:3
 	@$(BIN)/highwater spec mutate
+	@$(BIN)/highwater spec mutate --proofs
 	@rm -rf results/sweep
 	@$(BIN)/python -m highwater.fuzz.wire.decoders --seconds 300
 	@$(BIN)/highwater fuzz reference --seconds 600 --lines

@@ -231,6 +231,7 @@ def mutate_command(
     mutants: Annotated[int, typer.Option("--mutants", help="So many of each module, chosen at random; 0 is all.")] = 0,
     seed: Annotated[int, typer.Option(help="Random seed of the choice.")] = 0,
     limit: Annotated[float, typer.Option(help="Seconds for each mutant in each model.")] = 60.0,
+    proofs: Annotated[bool, typer.Option("--proofs", help="Change the actions of the proofs instead.")] = False,
     jobs: Annotated[int, typer.Option(help="Processor cores; 0 is all.")] = 0,
     at_least: Annotated[float, typer.Option(help="Exit code 1 if a smaller percentage is killed.")] = 0.0,
     list_: Annotated[bool, typer.Option("--list", help="List the mutants; run none.")] = False,
@@ -239,17 +240,18 @@ def mutate_command(
     """Change the modules in many small ways, and print which changes the fast models notice.
 
     A mutant is killed if a property breaks, or if an action or a situation that the models reach is not reached any
-    more. All mutants take hours; results are cached, so that an interrupted run continues where it stopped.
+    more; with --proofs, if a claim breaks, an action is never taken, or other states are reached. All mutants take
+    hours; results are cached, so that an interrupted run continues where it stopped.
 
     Examples: highwater spec mutate --mutants 20 · highwater spec mutate zk_rebalance · highwater spec mutate --list
     """
     from highwater.spec.mutation import report
 
     if list_:
-        print_names(report.rows(folders or [], mutants, seed), ("mutant", "change"), as_json=json_)
+        print_names(report.rows(folders or [], mutants, seed, proofs=proofs), ("mutant", "change"), as_json=json_)
         return
     emit = (lambda line: None) if json_ else typer.echo
-    judged = report.run(folders or [], emit, count=mutants, seed=seed, limit_s=limit, jobs=jobs)
+    judged = report.run(folders or [], emit, proofs=proofs, count=mutants, seed=seed, limit_s=limit, jobs=jobs)
     if json_:
         _print_json(report.summary(judged))
     raise typer.Exit(report.exit_code(judged, at_least))

@@ -84,7 +84,7 @@ def _scan(data: bytes, header: BatchHeader) -> Scan:
 
 
 def _skip_bytes(data: bytes, position: int) -> int:
-    """Return the position after a key or value, which may be null; it may lie past the end of the data."""
+    """Return the position after a key or value, which may be null; it may be past the end of the data."""
     raw = data[position]
     if raw < CONTINUED and not raw & 1:
         return position + 1 + (raw >> 1)

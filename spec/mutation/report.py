@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from highwater.errors import ExitCode
 from highwater.spec.mutation.changes import Change
+from highwater.spec.mutation.proof_run import SHARED, mutants_of_proof, mutate_proofs
 from highwater.spec.mutation.run import (
     Judged,
     Outcome,
@@ -16,21 +17,30 @@ from highwater.spec.mutation.run import (
     only_counted,
     score,
 )
+from highwater.spec.proofs.report import PROTOCOLS
 
 SHOWN: Final = 100  # characters of the changed text
 
 
-def rows(folders: Sequence[str], count: int, seed: int) -> Iterator[tuple[str, str]]:
+def rows(folders: Sequence[str], count: int, seed: int, *, proofs: bool = False) -> Iterator[tuple[str, str]]:
     """Yield place and change of each mutant that `run` would judge."""
-    for folder in folders or mutable_folders():
-        for change in mutants_of(folder, count, seed):
-            yield f"{change.module}.tla:{change.line} {change.definition}", f"{change.what} {change.old}"
+    names = folders or ((*PROTOCOLS, *SHARED) if proofs else mutable_folders())
+    for name in names:
+        for change in (mutants_of_proof if proofs else mutants_of)(name, count, seed):
+            yield f"{_place(change)}", f"{change.what} {change.old}"
 
 
 def run(
-    folders: Sequence[str], emit: Callable[[str], None], *, count: int, seed: int, limit_s: float, jobs: int
+    folders: Sequence[str],
+    emit: Callable[[str], None],
+    *,
+    proofs: bool,
+    count: int,
+    seed: int,
+    limit_s: float,
+    jobs: int,
 ) -> list[Judged]:
-    """Judge the mutants, and print each as soon as it is known, then the table."""
+    """Judge the mutants of the modules, or of the proofs, and print each as soon as it is known, then the table."""
     done = 0
 
     def on_outcome(change: Change, outcome: Outcome) -> None:
@@ -38,7 +48,8 @@ def run(
         done += 1
         emit(f"{done:>5} {_line(change, outcome)}")
 
-    judged = mutate(folders, on_outcome, count=count, seed=seed, limit_s=limit_s, jobs=jobs)
+    judge = mutate_proofs if proofs else mutate
+    judged = judge(folders, on_outcome, count=count, seed=seed, limit_s=limit_s, jobs=jobs)
     for line in _table(judged):
         emit(line)
     return judged
@@ -77,10 +88,14 @@ def summary(judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
+def _place(change: Change) -> str:
+    file = f"{change.module}.tla" if change.module[0].isupper() else f"{change.module}/*.py"
+    return f"{file}:{change.line} {change.definition}"
+
+
 def _line(change: Change, outcome: Outcome) -> str:
     old = change.old if len(change.old) <= SHOWN else f"{change.old[:SHOWN]}..."
-    place = f"{change.module}.tla:{change.line} {change.definition}"
-    text = f"{outcome.fate:11} {place}: {change.what} {old}"
+    text = f"{outcome.fate:11} {_place(change)}: {change.what} {old}"
     reasons = [f"{outcome.why} in {outcome.model}" if outcome.model else outcome.why]
     if outcome.undecided:
         reasons.append(f"no result in time: {', '.join(outcome.undecided)}")

@@ -13,7 +13,7 @@ import random
 import re
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal
@@ -84,10 +84,23 @@ def mutants_of(folder: str, count: int = 0, seed: int = 0) -> list[Change]:
     bounded = models[0].path
     roots = {found[1] for model in models if (found := SPECIFICATION.search(model.config()))}
     found_changes = changes(bounded.with_name(bounded.name.removeprefix("MC")), bounded, roots, set(load_guards()))
+    return chosen(found_changes, count, seed)
+
+
+def chosen(found: list[Change], count: int, seed: int) -> list[Change]:
+    """Return all mutants if `count` is 0, or a random choice of so many, in the same order."""
     if not count:
-        return found_changes
-    order = random.Random(seed).sample(range(len(found_changes)), len(found_changes))
-    return [found_changes[number] for number in sorted(order[:count])]
+        return found
+    order = random.Random(seed).sample(range(len(found)), len(found))
+    return [found[number] for number in sorted(order[:count])]
+
+
+def known_folders(names: Sequence[str], known: Collection[str]) -> Sequence[str]:
+    """Return the names, or all that are known if there is none. Raises UsageError for an unknown one."""
+    for name in names:
+        if name not in known:
+            raise unknown_name("folder", name, known, "highwater spec mutate --help")
+    return names or tuple(known)
 
 
 def mutate(
@@ -104,14 +117,13 @@ def mutate(
     A model that finishes no run within `limit_s` seconds decides nothing.  `on_outcome(change, outcome)` is called from
     several threads.  Raises UsageError for an unknown folder.
     """
-    for name in folders:
-        if name not in mutable_folders():
-            raise unknown_name("folder", name, mutable_folders(), "highwater spec mutate --help")
-    wanted = [(name, change) for name in folders or mutable_folders() for change in mutants_of(name, count, seed)]
+    names = known_folders(folders, mutable_folders())
+    wanted = [(name, change) for name in names for change in mutants_of(name, count, seed)]
 
     def judge(item: tuple[str, Change]) -> Judged:
-        folder, change = item
-        outcome = _cached(change, folder, limit_s)
+        models = mutable_folders()[item[0]]
+        change = item[1]
+        outcome = judge_cached(change, _fingerprint(change, models, limit_s), lambda: _judge(change, models, limit_s))
         if on_outcome:
             on_outcome(change, outcome)
         return change, outcome
@@ -142,16 +154,16 @@ def only_counted(judged: Sequence[Judged]) -> int:
     return sum(outcome.fate == "survived" and bool(outcome.counts) for _, outcome in judged)
 
 
-def _cached(change: Change, folder: str, limit_s: float) -> Outcome:
-    models = mutable_folders()[folder]
+def judge_cached(change: Change, fingerprint: str, judge: Callable[[], Outcome]) -> Outcome:
+    """Return what became of a mutant, from the cache if it was judged before."""
     reason = equivalents().get((change.module, change.definition, change.what, change.old))
     if reason:
         return Outcome(fate="equivalent", why=reason)
-    place = cache_folder() / "mutants" / f"{_fingerprint(change, models, limit_s)}.json"
+    place = cache_folder() / "mutants" / f"{fingerprint}.json"
     try:
         return msgspec.json.decode(place.read_bytes(), type=Outcome)
     except (OSError, msgspec.DecodeError):
-        outcome = _judge(change, models, limit_s)
+        outcome = judge()
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = place.with_name(f".{place.name}-{os.getpid()}")
     temporary.write_bytes(msgspec.json.encode(outcome))

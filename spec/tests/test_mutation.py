@@ -10,9 +10,11 @@ from highwater.spec.command_line import spec_app
 from highwater.spec.models import Model, load_models
 from highwater.spec.mutation import run as mutation_run
 from highwater.spec.mutation.changes import Change, changes, edited
+from highwater.spec.mutation.proof_run import SHARED, mutants_of_proof
 from highwater.spec.mutation.report import exit_code
 from highwater.spec.mutation.run import Outcome, mutants_of, mutate, score
 from highwater.spec.mutation.syntax import Region
+from highwater.spec.proofs.report import PROTOCOLS
 
 COUNTER = r"""---- MODULE Counter ----
 EXTENDS Naturals
@@ -140,7 +142,8 @@ def test_every_listed_equivalent_is_a_mutant() -> None:
     listed = mutation_run.equivalents().keys()
     modules = {module for module, *_ in listed}
     folders = sorted({model.folder for model in load_models().values() if model.path.stem[2:] in modules})
-    changed = (change for folder in folders for change in mutants_of(folder))
+    changed = [change for folder in folders for change in mutants_of(folder)]
+    changed += [change for name in (*PROTOCOLS, *SHARED) for change in mutants_of_proof(name)]
     assert listed <= {(change.module, change.definition, change.what, change.old) for change in changed}
 
 
