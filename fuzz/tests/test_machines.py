@@ -58,7 +58,7 @@ PLANTED = [
         "transaction coordinator", ProducerStates, "last_stable_offset", lambda _, high_watermark: high_watermark,
         id="LastStableOffset"),
     pytest.param("transaction coordinator", markers, "_marker", _always_a_commit, id="an abort is a commit"),
-    pytest.param("fetch sessions", CachedPartition, "update_and_check", lambda _, data: bool(data.records),
+    pytest.param("fetch sessions", CachedPartition, "must_return", lambda _, data: bool(data.records),
         id="a partition without new records is never sent"),
     pytest.param("fetch sessions", Session, "update", _keep_forgotten_partitions,
         id="a forgotten partition is still fetched"),

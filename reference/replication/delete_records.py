@@ -58,8 +58,7 @@ class DeleteRecordsHandler:
         offset = partition.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         if not 0 <= offset <= partition.high_watermark:
             return ErrorCode.OFFSET_OUT_OF_RANGE, UNKNOWN
-        with partition.storage():
-            partition.log.advance_log_start(offset)
+        partition.advance_log_start(offset)
         return ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else ErrorCode.NONE, offset
 
     async def _result(

@@ -3,6 +3,8 @@
 The broker answers at once if max_wait_ms <= 0, no partition is requested, min_bytes are available, a partition has an
 error, or a follower's log diverges. Otherwise the request waits in the purgatory until enough records are appended (for
 followers) or committed (for consumers), or until max_wait_ms has passed.
+
+An incremental fetch (KIP-227) reads only the pending partitions of its session (`fetch_sessions`).
 """
 
 from collections.abc import Callable
@@ -13,8 +15,8 @@ from typing import Any
 from highwater.reference.context import Context
 from highwater.reference.effects import Request
 from highwater.reference.procedures import Pending
-from highwater.reference.replication.fetch_sessions import NO_SESSION, FetchSessions
-from highwater.reference.replication.partition import Diverging, Partition
+from highwater.reference.replication.fetch_sessions import NO_SESSION, FetchContext, FetchSessions, Session
+from highwater.reference.replication.partition import Diverging, Partition, Waiter
 from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.replication.replica_manager import ReplicaManager
 from highwater.reference.replication.states import NO_LEADER
@@ -61,14 +63,29 @@ class ReadPass:
     """
 
     body: FetchRequest
+    session: Session | None
     any_replica: bool
-    parking: bool
     first_pass: bool
     bytes_left: int
-    responses: list[FetchableTopicResponse] = field(default_factory=list)
+    partitions: dict[str, list[PartitionData]] = field(default_factory=dict)
     size: int = 0
     urgent: bool = False
-    parked: list[tuple[Partition, FetchPartition]] = field(default_factory=list)
+    parked: dict[tuple[str, int], tuple[Partition, FetchPartition]] = field(default_factory=dict)
+
+    @property
+    def responses(self) -> tuple[FetchableTopicResponse, ...]:
+        """Return the response of every topic that was read."""
+        return tuple(
+            FetchableTopicResponse(topic=topic, partitions=tuple(parts)) for topic, parts in self.partitions.items()
+        )
+
+    def add(self, topic: str, data: PartitionData, *, urgent: bool) -> None:
+        """Add the response of one partition, and count its bytes."""
+        size = len(data.records or b"")
+        self.bytes_left = max(self.bytes_left - size, 0)
+        self.size += size
+        self.urgent |= urgent
+        self.partitions.setdefault(topic, []).append(data)
 
 
 def _may_read_any_replica(body: FetchRequest, version: int) -> bool:
@@ -90,16 +107,15 @@ class FetchHandler:
         body = fetch_context.body
         any_replica = _may_read_any_replica(body, request.api_version)
         deadline_ms = self._context.now.monotonic_ms + body.max_wait_ms
-        read_pass = self._read(body, any_replica, parking=body.max_wait_ms > 0, first_pass=True)
-        while not self._can_complete(body, read_pass):
+        read_pass = self._read(fetch_context, any_replica, first_pass=True)
+        while not _can_complete(fetch_context, read_pass):
             wait_ms = deadline_ms - self._context.now.monotonic_ms
-            if wait_ms <= 0 or not await self._wait_for_data(body, wait_ms):
-                read_pass = self._read(body, any_replica, parking=False, first_pass=False)
+            in_time = wait_ms > 0 and await self._wait_for_data(fetch_context, wait_ms)
+            read_pass = self._read(fetch_context, any_replica, first_pass=False)
+            if not in_time:
                 break
-            read_pass = self._read(body, any_replica, parking=True, first_pass=False)
-        for partition, requested in read_pass.parked:  # another partition of this request completed it
-            self._trace(partition, body.replica_id, requested, "records", partition.log.log_end_offset)
-        responses = tuple(read_pass.responses)
+        responses = fetch_context.filter_response(read_pass.responses)
+        self._trace_returned(read_pass, responses)
         meter = "BytesOutPerSec" if body.replica_id < 0 else "ReplicationBytesOutPerSec"
         self._context.meters.mark(meter, read_pass.size)
         if request.api_version < ZSTD_SINCE:
@@ -109,23 +125,17 @@ class FetchHandler:
             magic = int(request.api_version >= TIMESTAMPS_SINCE)
             responses = _map_partitions(responses, lambda part: _down_converted(part, magic))
         session_id = fetch_context.session.session_id if fetch_context.session else NO_SESSION
-        return FetchResponse(session_id=session_id, responses=fetch_context.filter_response(responses))
+        return FetchResponse(session_id=session_id, responses=responses)
 
-    def _can_complete(self, body: FetchRequest, read_pass: ReadPass) -> bool:
-        if body.max_wait_ms <= 0 or read_pass.urgent or read_pass.size >= body.min_bytes:
-            return True
-        return not any(topic.partitions for topic in body.topics)
-
-    def _wait_for_data(self, body: FetchRequest, wait_ms: int) -> Pending[bool]:
+    def _wait_for_data(self, fetch_context: FetchContext, wait_ms: int) -> Pending[bool]:
         """Resolve with True when a partition has new readable records, with False after `wait_ms`."""
         pending: Pending[bool] = Pending()
+        session = fetch_context.session
+        if session is not None and session.moved:  # by the read pass itself, such as an append after a commit
+            pending.resolve(True)
+            return pending
+        waiting = self._waiters(fetch_context.body) if session is None else [session.waiters]
         ticket = self._purgatory.park(wait_ms, lambda: wake(moved=False))
-        waiting = []
-        for topic in body.topics:
-            for requested in topic.partitions:
-                partition = self._replicas.partitions.get((topic.topic, requested.partition))
-                if partition is not None:
-                    waiting.append(partition.commit_waiters if body.replica_id < 0 else partition.append_waiters)
 
         def wake(*, moved: bool) -> None:
             for waiters in waiting:
@@ -137,29 +147,53 @@ class FetchHandler:
             waiters[ticket] = partial(wake, moved=True)
         return pending
 
-    def _read(self, body: FetchRequest, any_replica: bool, *, parking: bool, first_pass: bool) -> ReadPass:
-        read_pass = ReadPass(body, any_replica, parking, first_pass, body.max_bytes)
-        for topic in body.topics:
-            parts = []
-            for requested in topic.partitions:
-                data, urgent = self._read_one(read_pass, topic.topic, requested)
-                size = len(data.records or b"")
-                read_pass.bytes_left = max(read_pass.bytes_left - size, 0)
-                read_pass.size += size
-                read_pass.urgent |= urgent
-                parts.append(data)
-            read_pass.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=tuple(parts)))
+    def _waiters(self, body: FetchRequest) -> list[dict[str, Waiter]]:
+        """Return the waiters of all requested partitions, for a fetch without a session."""
+        keys = ((topic.topic, requested.partition) for topic in body.topics for requested in topic.partitions)
+        found = [self._replicas.partitions[key] for key in keys if key in self._replicas.partitions]
+        return [partition.commit_waiters if body.replica_id < 0 else partition.append_waiters for partition in found]
+
+    def _read(self, fetch_context: FetchContext, any_replica: bool, *, first_pass: bool) -> ReadPass:
+        body, session = fetch_context.body, fetch_context.session
+        read_pass = ReadPass(body, session, any_replica, first_pass, body.max_bytes)
+        if session is not None:
+            session.moved = False
+        for topic, requested in fetch_context.requests():
+            partition = self._replicas.partitions.get((topic, requested.partition))
+            if partition is None:
+                error = self._replicas.not_leader(topic, requested.partition)
+                read_pass.add(topic, _error_data(requested, error), urgent=True)
+                continue
+            if session is not None:
+                session.watch((topic, requested.partition), partition)
+            data, urgent = self._read_one(read_pass, partition, requested)
+            read_pass.add(topic, data, urgent=urgent)
+            if session is not None and not urgent and self._is_settled(session, partition, requested, body):
+                session.settle((topic, requested.partition), data)
         return read_pass
 
-    def _read_one(self, read_pass: ReadPass, topic: str, requested: FetchPartition) -> tuple[PartitionData, bool]:
+    def _is_settled(
+        self, session: Session, partition: Partition, requested: FetchPartition, body: FetchRequest
+    ) -> bool:
+        """Return whether only a call of a partition's waiters can change what the next read pass finds in it."""
+        if requested.fetch_offset < _readable_until(partition, body):
+            return False  # it has records, which the response may have had no space for
+        if session.is_replica:
+            return partition.is_settled(session.replica_id)
+        return not self._by_rack(body)  # another replica may become the preferred one
+
+    def _by_rack(self, body: FetchRequest) -> bool:
+        """Return whether a consumer asks for the replica in its rack (KIP-392)."""
+        rack_aware = self._context.config.replica_selector == "rack_aware"
+        return rack_aware and body.replica_id == CONSUMER and bool(body.rack_id)
+
+    def _read_one(
+        self, read_pass: ReadPass, partition: Partition, requested: FetchPartition
+    ) -> tuple[PartitionData, bool]:
         """Read one partition; return its part of the response, and whether the request must complete at once."""
         body = read_pass.body
-        partition = self._replicas.partitions.get((topic, requested.partition))
-        if partition is None:
-            return _error_data(requested, self._replicas.not_leader(topic, requested.partition)), True
-        by_rack = self._context.config.replica_selector == "rack_aware" and body.replica_id == CONSUMER
         error = partition.check_epoch(requested.current_leader_epoch, from_follower=read_pass.any_replica)
-        if error is ErrorCode.NONE and by_rack and body.rack_id:
+        if error is ErrorCode.NONE and self._by_rack(body):
             preferred = partition.preferred_read_replica(body.rack_id, requested.fetch_offset, self._rack_of)
             if preferred != NO_LEADER:
                 return _partition_data(partition, preferred_read_replica=preferred), True  # redirect (KIP-392)
@@ -179,9 +213,9 @@ class FetchHandler:
             except OffsetOutOfRangeError:
                 error = ErrorCode.OFFSET_OUT_OF_RANGE
         if body.replica_id >= 0:
-            parked = read_pass.parking and error is ErrorCode.NONE and diverging is None and not records
+            parked = error is ErrorCode.NONE and diverging is None and not records
             if parked:
-                read_pass.parked.append((partition, requested))
+                read_pass.parked[partition.topic, partition.partition] = (partition, requested)
             self._update_follower(read_pass, partition, requested, error, diverging, parked=parked)
         if error is not ErrorCode.NONE:
             return _error_data(requested, error), True
@@ -206,15 +240,31 @@ class FetchHandler:
         """Update the leader's state of a follower from its fetch offset; may advance the high watermark and the ISR."""
         replica = read_pass.body.replica_id
         accepted = read_pass.first_pass and error is ErrorCode.NONE and diverging is None
+        advanced = False
         if accepted:
-            partition.update_follower_state(replica, requested.fetch_offset)
+            advanced = partition.update_follower_state(replica, requested.fetch_offset, read_pass.session)
             if replica in partition.remotes:
                 partition.remotes[replica].log_start_offset = requested.log_start_offset
         result = "diverging" if diverging else "parked" if parked else RESULT_OF_ERROR[error]
         end_offset = diverging.end_offset if diverging else partition.log.log_end_offset
-        self._trace(partition, replica, requested, result, end_offset)
+        if read_pass.first_pass or not parked:
+            self._trace(partition, replica, requested, result, end_offset)
         if accepted:
             partition.maybe_expand_isr(replica)
+        if advanced:
+            partition.complete_committed()
+
+    def _trace_returned(self, read_pass: ReadPass, responses: tuple[FetchableTopicResponse, ...]) -> None:
+        """Trace the partitions that are returned without records; the others of the session stay parked."""
+        if not read_pass.parked or not self._context.out.tracing:
+            return
+        for topic in responses:
+            for data in topic.partitions:
+                found = read_pass.parked.get((topic.topic, data.partition_index))
+                if found is not None:
+                    partition, requested = found
+                    end_offset = partition.log.log_end_offset
+                    self._trace(partition, read_pass.body.replica_id, requested, "records", end_offset)
 
     def _trace(
         self, partition: Partition, follower: int, requested: FetchPartition, result: str, end_offset: int
@@ -233,6 +283,12 @@ class FetchHandler:
             high_watermark=partition.high_watermark,
             log_end_offset=partition.log.log_end_offset,
         )
+
+
+def _can_complete(fetch_context: FetchContext, read_pass: ReadPass) -> bool:
+    body = fetch_context.body
+    enough = body.max_wait_ms <= 0 or read_pass.urgent or read_pass.size >= body.min_bytes
+    return enough or fetch_context.is_empty
 
 
 def _readable_until(partition: Partition, body: FetchRequest) -> int:

@@ -1,22 +1,38 @@
 """Incremental fetch sessions (KIP-227): the broker remembers the partitions of a fetcher between its requests.
 
 An incremental request lists only partitions that changed, and its response only partitions with new data. The number of
-sessions is bounded: a new session evicts the least recently used one if that has been idle long enough. A fetcher that
-gets no session continues with full requests.
+sessions is bounded: a new session evicts the least recently used one if that has been idle long enough, and a
+follower's session may also evict a client's. A fetcher that gets no session continues with full requests.
+
+Theory of operation
+-------------------
+A fetch must not cost time for each partition of its session: a follower of 2,000 partitions would read them all for
+every record. A session therefore keeps `pending`, the partitions that the next read pass must read:
+
+* those that the request names;
+* those that moved since they were last read: the session stays registered in the waiters of each partition
+  (`Partition.append_waiters` and `commit_waiters`) from its first read until the session ends or forgets it;
+* those with an error, with records that the fetcher has not fetched, or with offsets that were not returned yet.
+
+A partition leaves `pending` in `settle`, right after it was read. Invariant: reading a partition outside `pending`
+would find neither records nor a change. An append or a new role also calls `waiters`, which end the wait of a fetch.
+
+Apache Kafka: kafka.server.FetchSession, FetchSessionCache. Its incremental fetch reads all partitions of the session.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
 from highwater.reference.context import Context
+from highwater.reference.replication.partition import Partition, Waiter
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
-    FetchTopic,
     PartitionData,
 )
 
@@ -24,80 +40,179 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 MAX_EPOCH: Final = (1 << 31) - 1
 Key = tuple[str, int]
-Topics = tuple[FetchTopic, ...]
 
 
 @dataclass(slots=True)
 class CachedPartition:
-    """A partition of a session: its last request, and the offsets last returned to the fetcher (-1: none yet)."""
+    """A partition of a session: its last request, and the offsets last returned to the fetcher (-1: none yet).
+
+    `partition` is the replica in whose waiters the session is registered.
+    """
 
     request: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
+    partition: Partition | None = None
 
-    def update_and_check(self, data: PartitionData) -> bool:
-        """Return whether the response must include this partition, and update the cached offsets.
+    def must_return(self, data: PartitionData) -> bool:
+        """Return whether an incremental response must include this partition (CachedPartition.maybeUpdateResponseData).
 
         Changed offsets are returned once; an error is returned every time.
         """
         changed = (data.high_watermark, data.log_start_offset) != (self.high_watermark, self.log_start_offset)
         failed = data.error_code != ErrorCode.NONE
-        self.high_watermark, self.log_start_offset = data.high_watermark, data.log_start_offset
-        if failed:
-            self.high_watermark = -1
         urgent = data.preferred_read_replica >= 0 or data.diverging_epoch.end_offset >= 0
         return bool(data.records) or changed or failed or urgent
 
+    def returned(self, data: PartitionData) -> None:
+        """Update the cached offsets from a response."""
+        failed = data.error_code != ErrorCode.NONE
+        self.high_watermark, self.log_start_offset = -1 if failed else data.high_watermark, data.log_start_offset
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class Session:
-    """One fetch session; `epoch` is the session epoch expected in the next request."""
+    """One fetch session; `epoch` is the session epoch expected in the next request.
+
+    `moved`: a partition was appended to, or changed its role, since the last read pass began.
+    """
 
     session_id: int
     used_ms: int
+    replica_id: int = -1
     epoch: int = INITIAL_EPOCH + 1
     partitions: dict[Key, CachedPartition] = field(default_factory=dict)
+    pending: dict[Key, None] = field(default_factory=dict)
+    waiters: dict[str, Waiter] = field(default_factory=dict)
+    moved: bool = False
+
+    @property
+    def is_replica(self) -> bool:
+        """Return whether the fetcher is a follower. Apache Kafka calls such a session privileged."""
+        return self.replica_id >= 0
 
     def update(self, body: FetchRequest) -> None:
+        """Add, change and forget the partitions that a request names."""
         for topic in body.topics:
             for requested in topic.partitions:
-                cached = self.partitions.get((topic.topic, requested.partition))
+                key = (topic.topic, requested.partition)
+                cached = self.partitions.get(key)
                 if cached is None:
-                    self.partitions[topic.topic, requested.partition] = CachedPartition(requested)
+                    self.partitions[key] = CachedPartition(requested)
                 else:
                     cached.request = requested
+                self.pending[key] = None
         for forgotten in body.forgotten_topics_data:
             for partition in forgotten.partitions:
-                self.partitions.pop((forgotten.topic, partition), None)
+                self._forget((forgotten.topic, partition))
 
-    def topics(self) -> Topics:
-        by_topic: dict[str, list[FetchPartition]] = {}
-        for (topic, _), cached in self.partitions.items():
-            by_topic.setdefault(topic, []).append(cached.request)
-        return tuple(FetchTopic(topic=topic, partitions=tuple(parts)) for topic, parts in by_topic.items())
+    def requests(self) -> list[tuple[str, FetchPartition]]:
+        """Return what the next read pass must read: the topic and the last request of each pending partition."""
+        return [(key[0], self.partitions[key].request) for key in self.pending]
+
+    def watch(self, key: Key, partition: Partition) -> None:
+        """Register in the waiters of a partition before it is read."""
+        cached = self.partitions.get(key)
+        if cached is None or cached.partition is partition:
+            return
+        self._unwatch(cached)  # the topic was deleted and created again
+        cached.partition = partition
+        wake, mark = partial(self._wake, key), partial(self._mark, key)
+        if self.is_replica:  # the high watermark moves after every append; as in Apache Kafka, it does not end a wait
+            partition.append_waiters[self._ticket] = wake
+            partition.commit_waiters[self._ticket] = mark
+        else:
+            partition.commit_waiters[self._ticket] = wake
+
+    def settle(self, key: Key, data: PartitionData) -> None:
+        """Skip a partition until it moves, unless what was read must be returned first."""
+        cached = self.partitions.get(key)
+        if cached is not None and not cached.must_return(data):
+            self.pending.pop(key, None)
 
     def changed_partitions(self, responses: Sequence[FetchableTopicResponse]) -> tuple[FetchableTopicResponse, ...]:
-        """Drop from a full response every partition without changes, and those forgotten while the request waited."""
+        """Drop from a response every partition without changes, and those forgotten while the request waited."""
         changed = []
         for topic in responses:
-            parts = [data for data in topic.partitions if self._needs_response(topic.topic, data)]
+            parts = [data for data in topic.partitions if self._update_and_check(topic.topic, data)]
             if parts:
                 changed.append(replace(topic, partitions=tuple(parts)))
         return tuple(changed)
 
-    def _needs_response(self, topic: str, data: PartitionData) -> bool:
+    def close(self) -> None:
+        """Forget all partitions, so that no waiter refers to a closed session, and end the fetches that wait."""
+        for key in list(self.partitions):
+            self._forget(key)
+        self._call_waiters()
+
+    def _update_and_check(self, topic: str, data: PartitionData) -> bool:
         cached = self.partitions.get((topic, data.partition_index))
-        return cached is not None and cached.update_and_check(data)
+        if cached is None:
+            return False
+        changed = cached.must_return(data)
+        cached.returned(data)
+        if data.records:  # the next response has space for other partitions first, as in Apache Kafka
+            self._move_to_end((topic, data.partition_index))
+        return changed
+
+    def _move_to_end(self, key: Key) -> None:
+        self.pending.pop(key, None)
+        self.pending[key] = None
+
+    def _forget(self, key: Key) -> None:
+        self.pending.pop(key, None)
+        cached = self.partitions.pop(key, None)
+        if cached is not None:
+            self._unwatch(cached)
+
+    # -- changes of partitions -------------------------------------------------------------------
+
+    @property
+    def _ticket(self) -> str:
+        return f"session:{self.session_id}"
+
+    def _unwatch(self, cached: CachedPartition) -> None:
+        partition, cached.partition = cached.partition, None
+        if partition is not None:
+            partition.append_waiters.pop(self._ticket, None)
+            partition.commit_waiters.pop(self._ticket, None)
+            partition.leave_session(self.replica_id, self)
+
+    def _mark(self, key: Key) -> None:
+        if key in self.partitions:
+            self.pending[key] = None
+
+    def _wake(self, key: Key) -> None:
+        self._mark(key)
+        self.moved = True
+        self._call_waiters()
+
+    def _call_waiters(self) -> None:
+        for waiter in list(self.waiters.values()):
+            waiter()
 
 
 @dataclass(frozen=True, slots=True)
 class FetchContext:
-    """How to serve one request: `body` lists every partition; `session` filters the response if `incremental`."""
+    """How to serve one request; `session` selects what is read and returned if `incremental`."""
 
     body: FetchRequest
     session: Session | None = None
     incremental: bool = False
     error: ErrorCode = ErrorCode.NONE
+
+    def requests(self) -> list[tuple[str, FetchPartition]]:
+        """Return what one read pass must read, as pairs of a topic and the request for one of its partitions."""
+        if self.session is not None and self.incremental:
+            return self.session.requests()
+        return [(topic.topic, requested) for topic in self.body.topics for requested in topic.partitions]
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no partition is requested, so that there is nothing to wait for."""
+        if self.session is not None:
+            return not self.session.partitions
+        return not any(topic.partitions for topic in self.body.topics)
 
     def filter_response(self, responses: Sequence[FetchableTopicResponse]) -> tuple[FetchableTopicResponse, ...]:
         if self.session is None:
@@ -115,10 +230,10 @@ class FetchSessions:
     def open(self, body: FetchRequest) -> FetchContext:
         """Create, continue or close the session of a request, as its session epoch says."""
         if body.session_epoch == FINAL_EPOCH:
-            self._sessions.pop(body.session_id, None)
+            self._close(body.session_id)
             return FetchContext(body)
         if body.session_epoch == INITIAL_EPOCH:
-            self._sessions.pop(body.session_id, None)
+            self._close(body.session_id)
             return FetchContext(body, self._begin(body))
         session = self._sessions.get(body.session_id)
         if session is None:
@@ -129,19 +244,39 @@ class FetchSessions:
         session.used_ms = self._context.now.monotonic_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         session.update(body)
-        return FetchContext(replace(body, topics=session.topics()), session, incremental=True)
+        return FetchContext(body, session, incremental=True)
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
     def _begin(self, body: FetchRequest) -> Session | None:
-        config, now_ms = self._context.config, self._context.now.monotonic_ms
-        if len(self._sessions) >= config.max_incremental_fetch_session_cache_slots:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.used_ms < config.fetch_session_eviction_ms:
+        """Return a new session, or None if the cache is full of sessions that it may not evict."""
+        if body.replica_id >= 0:  # a follower has one fetcher: it lost its earlier session, for example by a restart
+            for session in [each for each in self._sessions.values() if each.replica_id == body.replica_id]:
+                self._close(session.session_id)
+        if len(self._sessions) >= self._context.config.max_incremental_fetch_session_cache_slots:
+            evicted = self._evictable(for_replica=body.replica_id >= 0)
+            if evicted is None:
                 return None
-            del self._sessions[oldest.session_id]
-        session = Session(self._new_id(), now_ms)
+            self._close(evicted.session_id)
+        session = Session(self._new_id(), self._context.now.monotonic_ms, body.replica_id)
         session.update(replace(body, forgotten_topics_data=()))  # a new session has nothing to forget
         self._sessions[session.session_id] = session
         return session
+
+    def _evictable(self, *, for_replica: bool) -> Session | None:
+        """Return the session to evict: the least recently used if it is idle, or a client's for a follower's.
+
+        Replication must not lose its sessions to clients (FetchSessionCache.tryEvict).
+        """
+        oldest = next(iter(self._sessions.values()), None)
+        now_ms = self._context.now.monotonic_ms
+        if oldest is None or now_ms - oldest.used_ms >= self._context.config.fetch_session_eviction_ms:
+            return oldest
+        clients = [session for session in self._sessions.values() if not session.is_replica]
+        return min(clients, key=lambda session: len(session.partitions), default=None) if for_replica else None
 
     def _new_id(self) -> int:
         """Return a positive unused id; it depends on the broker epoch, so ids from before a restart are unknown."""

@@ -108,8 +108,7 @@ class Fetcher:
         try:
             partition.append_fetched(data.records or b"", data.high_watermark)
             if partition.log.log_start_offset < data.log_start_offset <= partition.high_watermark:  # KIP-107
-                with partition.storage():
-                    partition.log.advance_log_start(data.log_start_offset)
+                partition.advance_log_start(data.log_start_offset)
         except CorruptBatchError:
             return False
         return True
@@ -128,8 +127,7 @@ class Fetcher:
         if latest is not None and partition.log.log_end_offset > latest:
             partition.truncate_to(latest)
         elif earliest is not None and partition.log.log_end_offset < earliest:
-            partition.log.truncate_fully(earliest)
-            partition.high_watermark = earliest
+            partition.restart_at(earliest)
 
     async def _leader_offset(self, partition: Partition, timestamp: int) -> int | None:
         requested = ListOffsetsPartition(

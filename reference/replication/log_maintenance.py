@@ -7,7 +7,6 @@ from highwater.reference.replication.partition import Partition
 from highwater.reference.replication.replica_manager import Key, ReplicaManager
 from highwater.reference.storage.checkpoints import Checkpoint
 from highwater.reference.storage.cleaner import Cleaning, clean, cleanable_end, dirty_ratio, install
-from highwater.reference.storage.log import retain
 
 RETENTION = "log-retention"
 CLEANER = "log-cleaner"
@@ -49,8 +48,7 @@ class LogMaintenance:
         self._refresh_configs()
         for partition in list(self._replicas.partitions.values()):
             if "delete" in partition.log.config.cleanup_policy and not partition.offline:
-                with partition.storage():
-                    retain(partition.log, self._context.now.wall_ms, partition.high_watermark)
+                partition.retain(self._context.now.wall_ms)
 
     # -- compaction ------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ offset is the follower's log end. The high watermark becomes the smallest log en
 
 A Produce with acks=all waits in `_acks`, in the order in which requests began to wait, until the high watermark has
 passed it. That is almost always the order of offsets; where it is not, an ack waits for a larger offset than its own.
-Consumer fetches wait in `commit_waiters`, follower fetches in `append_waiters`.
+Consumer fetches wait in `commit_waiters`, follower fetches in `append_waiters`. Fetch sessions stay registered there as
+long as they live: what changes a fetch response must call the waiters, or no session reads the partition again.
 
 A follower truncates before it fetches, to the end of its last epoch in the leader's log (KIP-101, KIP-279, KIP-320).
 Until 0.10 it truncated to its own high watermark, which loses acknowledged records: the guard `truncate_by_epoch`.
@@ -39,10 +40,10 @@ from highwater.reference.context import Context
 from highwater.reference.procedures import Pending, spawn
 from highwater.reference.replication.isr_changes import Answer, IsrChanges, Outcome, Proposal
 from highwater.reference.replication.purgatory import Purgatory
-from highwater.reference.replication.states import NO_LEADER, PartitionState, Remote
+from highwater.reference.replication.states import NO_LEADER, FetchClock, PartitionState, Remote
 from highwater.reference.storage.corruption import HINT, DamagedDataError
 from highwater.reference.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
-from highwater.reference.storage.log import Log, OffsetOutOfRangeError
+from highwater.reference.storage.log import Log, OffsetOutOfRangeError, retain
 from highwater.reference.wire.errors import DecodeError, ErrorCode
 from highwater.reference.wire.records import BatchHeader
 
@@ -156,6 +157,8 @@ class Partition:
         assert self.log.log_start_offset <= self.high_watermark or self.log.log_end_offset == self.log.log_start_offset
         if self._advance_high_watermark(trace=True):
             self.complete_committed()
+        self._wake(self.append_waiters)  # the fetches in progress are of an older leader epoch
+        self._wake(self.commit_waiters)
 
     def become_follower(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
         self.role, self.leader, self.leader_epoch = Role.FOLLOWER, state.leader, state.leader_epoch
@@ -222,6 +225,7 @@ class Partition:
     def append(self, batch: bytes, header: BatchHeader) -> int:
         """Append one validated batch; return its base offset, or -1 if the disk failed."""
         base_offset = -1
+        self._count_session_fetches()
         with self.storage():
             base_offset = self.log.append_as_leader(batch, header, self.leader_epoch)
         if self.offline:
@@ -389,6 +393,7 @@ class Partition:
     def _apply_answer(self, answer: Answer) -> None:
         if answer.partition_epoch < self.partition_epoch and self._context.guards.ignore_stale_state:
             return
+        self._count_session_fetches()
         self.isr, self.partition_epoch, self.proposed_isr = answer.isr, answer.partition_epoch, None
         self._advance_high_watermark(trace=False)
         self._context.trace(
@@ -432,20 +437,45 @@ class Partition:
             return Diverging(epoch, end_offset)
         return None
 
-    def update_follower_state(self, replica: int, fetch_offset: int) -> None:
-        """Record a follower's log end, which is its fetch offset, and advance the high watermark."""
+    def update_follower_state(self, replica: int, fetch_offset: int, session: FetchClock | None = None) -> bool:
+        """Record a follower's log end, which is its fetch offset; return whether the high watermark advanced.
+
+        `session` is the follower's fetch session: its later fetches count for this partition without being recorded.
+        """
         remote = self.remotes.get(replica)
         if remote is None:
-            return
-        remote.update_fetch_state(fetch_offset, self.log.log_end_offset, self._context.now.monotonic_ms)
-        self._advance_high_watermark(trace=False)
+            return False
+        leader_end = self.log.log_end_offset
+        remote.count_session_fetches(leader_end)
+        remote.update_fetch_state(fetch_offset, leader_end, self._context.now.monotonic_ms)
+        remote.session = session
+        return self._advance_high_watermark(trace=False)
 
     def maybe_expand_isr(self, replica: int) -> None:
-        """After the fetch is traced, expand the ISR if the follower may join, and complete waiting requests."""
+        """Expand the ISR if the follower may join; call it after the fetch is traced."""
         remote = self.remotes.get(replica)
         if remote is not None and self._may_propose and self._can_join(replica, remote):
             self._propose(tuple(sorted({*self.isr, replica})))
-        self.complete_committed()
+
+    def is_settled(self, replica: int) -> bool:
+        """Return whether a follower's next fetch at the log end would change nothing.
+
+        False while records are not committed or the follower is not in the ISR: what they wait for, such as a smaller
+        min.insync.replicas or a broker's registration, calls no waiter.
+        """
+        joined = replica in self.isr or replica not in self.remotes
+        return joined and self.high_watermark >= self.log.log_end_offset
+
+    def leave_session(self, replica: int, session: FetchClock) -> None:
+        """Stop counting the fetches of a session that is closed or no longer includes this partition."""
+        remote = self.remotes.get(replica)
+        if remote is not None and remote.session is session:
+            remote.count_session_fetches(self.log.log_end_offset)
+            remote.session = None
+
+    def _count_session_fetches(self) -> None:
+        for remote in self.remotes.values():
+            remote.count_session_fetches(self.log.log_end_offset)
 
     def preferred_read_replica(self, rack: str, fetch_offset: int, rack_of: Callable[[int], str | None]) -> int:
         """Return the ISR follower in the reader's rack with the largest log end offset, or -1 (KIP-392).
@@ -481,6 +511,26 @@ class Partition:
         )
         self._wake(self.commit_waiters)
 
+    def advance_log_start(self, offset: int) -> None:
+        """Advance the log start (KIP-107), and call the waiters: fetch responses and requests carry it."""
+        with self.storage():
+            self.log.advance_log_start(offset)
+        self._wake(self.commit_waiters)
+
+    def retain(self, wall_ms: int) -> None:
+        """Delete the expired segments, and call the waiters if that advanced the log start."""
+        log_start = self.log.log_start_offset
+        with self.storage():
+            retain(self.log, wall_ms, self.high_watermark)
+        if self.log.log_start_offset > log_start:
+            self._wake(self.commit_waiters)
+
+    def restart_at(self, offset: int) -> None:
+        """Replace the log by an empty one at `offset`, the leader's log start, because the leader deleted the rest."""
+        self.log.truncate_fully(offset)
+        self.high_watermark = offset
+        self._wake(self.commit_waiters)
+
     def raise_high_watermark(self, leader_high_watermark: int) -> None:
         self.high_watermark = max(self.high_watermark, min(leader_high_watermark, self.log.log_end_offset))
 
@@ -504,6 +554,7 @@ class Partition:
             log_end_offset=self.log.log_end_offset,
             high_watermark=self.high_watermark,
         )
+        self._wake(self.commit_waiters)
 
     # -- waiting ---------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The partition state in the metadata store, and the leader's state of every follower."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from highwater.reference.context import from_json, to_json
 from highwater.reference.store.messages import TraceLabel
@@ -53,15 +53,25 @@ def state_path(topic: str, partition: int) -> str:
     return f"{partition_path(topic, partition)}/state"
 
 
+class FetchClock(Protocol):
+    """The time of the last fetch of a fetch session, whichever partitions that fetch named."""
+
+    used_ms: int
+
+
 @dataclass(slots=True)
 class Remote:
-    """The leader's state of one follower; `log_end_offset` is -1 until the follower fetches in this leader epoch."""
+    """The leader's state of one follower; `log_end_offset` is -1 until the follower fetches in this leader epoch.
+
+    Every fetch of `session` fetches this partition too, also a fetch that does not name it (KIP-227).
+    """
 
     log_end_offset: int = -1
     log_start_offset: int = -1
     caught_up_ms: int = 0
     fetched_ms: int = 0
     leader_end_at_fetch: int = -1
+    session: FetchClock | None = None
 
     def caught_up_since(self, oldest_ms: int) -> bool:
         """Return whether the follower has fetched in this leader epoch and was caught up at `oldest_ms` or later."""
@@ -78,3 +88,13 @@ class Remote:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
         self.log_end_offset = offset
         self.fetched_ms, self.leader_end_at_fetch = now_ms, leader_end
+
+    def count_session_fetches(self, leader_end: int) -> None:
+        """Count the session's fetches since this partition was read; call it before `leader_end` changes.
+
+        Apache Kafka calls Partition.updateFollowerFetchState for all partitions of a session in every fetch. Here a
+        follower at the leader's log end was caught up at the last fetch of its session, so that an idle partition
+        costs nothing.
+        """
+        if self.session is not None and self.log_end_offset >= leader_end:
+            self.caught_up_ms = self.fetched_ms = max(self.caught_up_ms, self.session.used_ms)
