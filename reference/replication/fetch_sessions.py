@@ -12,7 +12,8 @@ every record. A session therefore keeps `pending`, the partitions that the next 
 * those that the request names;
 * those that moved since they were last read: the session stays registered in the waiters of each partition
   (`Partition.append_waiters` and `commit_waiters`) from its first read until the session ends or forgets it;
-* those with an error, with records that the fetcher has not fetched, or with offsets that were not returned yet.
+* those with records that the fetcher has not fetched, with offsets that were not returned yet, or with an error. A
+  follower receives an error once: it would fetch in a loop otherwise, and names the partition again after a while.
 
 A partition leaves `pending` in `settle`, right after it was read. Invariant: reading a partition outside `pending`
 would find neither records nor a change. An append or a new role also calls `waiters`, which end the wait of a fetch.
@@ -151,6 +152,8 @@ class Session:
             return False
         changed = cached.must_return(data)
         cached.returned(data)
+        if self.is_replica and data.error_code != ErrorCode.NONE:
+            self.pending.pop((topic, data.partition_index), None)
         if data.records:  # the next response has space for other partitions first, as in Apache Kafka
             self._move_to_end((topic, data.partition_index))
         return changed
