@@ -266,7 +266,9 @@ def prove_command(
     drops: Annotated[
         bool, typer.Option("--drops", help="Also check each protocol without each of its guards.")
     ] = False,
-    profile: Annotated[str, typer.Option(help="fast; deep: also --drops, --research, comparisons with TLA+.")] = "fast",
+    profile: Annotated[
+        str, typer.Option(help="fast; deep: also --drops, --research, all states compared with TLA+.")
+    ] = "fast",
     research: Annotated[
         bool,
         typer.Option("--research", help="Also prove hw_truncation with crashes that lose a suffix inside the ISR."),

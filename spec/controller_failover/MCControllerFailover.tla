@@ -76,6 +76,8 @@ Leaderless == partition.leader = None
 ZombieLeader == \E b \in Brokers : LeadsByItself(b) /\ role[b].leaderEpoch < partition.leaderEpoch
 LateMessage == \E m \in sent : \E b \in m.to : m.brokerEpoch[b] < brokerEpoch[b]
 SuccessorTakesOver == \E c \in Controllers : controller[c].step > 0 /\ election.epoch > 1
+TargetLeftIsr == \E c \in Controllers : controller[c].step = 8 /\ ~(controller[c].target \subseteq partition.isr)
+ControllerDied == election.node = None /\ election.epoch > 0 /\ \A c \in Controllers : ~controller[c].active
 Moved == assignment.replicas # Original /\ assignment.target = {}
 HaltedDeletion == assignment.topic = "deleting" /\ assignment.replicas \ live # {}
 DeletedTopic == assignment.topic = "gone"

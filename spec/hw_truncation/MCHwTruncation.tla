@@ -118,6 +118,8 @@ FollowersConverge == <>[]Settled
 ZombieLeader == \E l \in Brokers : Leads(l) /\ leaderEpoch[l] < Epoch
 DivergingLogs == \E a, b \in Brokers : LogEnd(a) > 0 /\ LogEnd(b) > 0 /\ ~Agree(log[a], log[b])
 CommittedAndCrashed == committed # <<>> /\ \E b \in Brokers : ~Up(b)
+MemberDown == metadata # <<>> /\ \E b \in Store.isr \ unclean : ~Up(b)
+UncleanLeads == metadata # <<>> /\ Store.leader \in unclean
 UncleanInIsr == metadata # <<>> /\ unclean # {}
 NobodyLeads == metadata # <<>> /\ Store.leader = None
 =============================================================================

@@ -1,7 +1,7 @@
 """Judge the mutants of the proofs: the claims, the runs to each action, or the states must notice a changed action.
 
 A mutant is killed if, in the finite instance, an action no longer preserves a claim, if an action can no longer be
-taken, or if the first states of an instance are not those of the proof, which `XCore.tla` has too.  Each is judged in a
+taken, or if one of the steps that `highwater spec prove` compares with `XCore.tla` is another.  Each is judged in a
 process of its own, `python -m highwater.spec.mutation.proof_run PROTOCOL MODULE DEFINITION` with the changed module on
 standard input, so that one that does not end can be stopped.
 """
@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -25,15 +24,14 @@ from highwater.spec.mutation.changes import Change
 from highwater.spec.mutation.proof_changes import proof_changes
 from highwater.spec.mutation.run import Judged, Outcome, Update, chosen, judge_cached, known_folders
 from highwater.spec.proofs.bounded import runs_to_actions
-from highwater.spec.proofs.explicit import Cells, Explicit
-from highwater.spec.proofs.language import Protocol
+from highwater.spec.proofs.crosscheck import SAMPLED
+from highwater.spec.proofs.explicit import Cells, Explicit, larger
+from highwater.spec.proofs.language import Action, Protocol
 from highwater.spec.proofs.prove import FiniteStep, Query
 from highwater.spec.proofs.report import MODULES, PROTOCOLS, load
 from highwater.spec.tlc.parallel import in_parallel
 
 COMMON: Final = "highwater.spec.proofs.commitment"
-STATES: Final = 6_000
-"""So many states are compared: a breadth-first search meets most changes in the first thousand."""
 SHARED: Final = {"proofs": ("hw_truncation", "isr_commit")}
 """The protocols whose actions are partly in another module than their own."""
 
@@ -62,9 +60,15 @@ def mutate_proofs(
 
 
 def mutants_of_proof(name: str, count: int = 0, seed: int = 0) -> list[Change]:
-    """Return the mutants of a proof's own module, or of the shared one, or a random choice of `count` of them."""
-    file = "commitment.py" if name in SHARED else "proof.py"
-    return chosen(proof_changes(FOLDER / name / file), count, seed)
+    """Return the mutants of a proof's own module, or of the shared one, or a random choice of `count` of them.
+
+    Actions that exist only while a guard is off are not changed.
+    """
+    if name in SHARED:
+        return chosen(proof_changes(FOLDER / name / "commitment.py"), count, seed)
+    only_without = {action.run.__name__ for action in load(name).actions if action.without}
+    found = [each for each in proof_changes(FOLDER / name / "proof.py") if each.definition not in only_without]
+    return chosen(found, count, seed)
 
 
 @cache
@@ -108,14 +112,23 @@ def _judge(name: str, change: Change, limit_s: float) -> Outcome:
 
 def verdict(original: Protocol, mutated: Protocol, definition: str) -> Outcome:
     """Return what becomes of a protocol in which one definition was changed."""
-    for why in (*_broken_claims(mutated, definition), *_lost_actions(mutated), *_other_states(original, mutated)):
+    for why in (
+        *_broken_claims(mutated, definition),
+        *_lost_actions(mutated),
+        *_other_steps(original, mutated, definition),
+    ):
         return Outcome(fate="killed", why=why, model=original.name)
     return Outcome(fate="survived")
 
 
+def _changed_actions(protocol: Protocol, definition: str) -> tuple[Action, ...]:
+    """Return the action that a definition is, or all if several may use it."""
+    actions = protocol.actions_without(frozenset())
+    return tuple(action for action in actions if action.run.__name__ == definition) or actions
+
+
 def _broken_claims(protocol: Protocol, definition: str) -> Iterator[str]:
-    own = [action for action in protocol.actions_without(frozenset()) if action.run.__name__ == definition]
-    for action in own or protocol.actions_without(frozenset()):
+    for action in _changed_actions(protocol, definition):
         finite = FiniteStep(protocol, action, frozenset())
         for claim in (*protocol.invariant, *protocol.steps):
             found = finite.core(claim)
@@ -131,33 +144,26 @@ def _lost_actions(protocol: Protocol) -> Iterator[str]:
             return
 
 
-def _other_states(original: Protocol, mutated: Protocol) -> Iterator[str]:
-    """Yield a reason at the first depth at which the two reach other states, apart from history variables.
+def _other_steps(original: Protocol, mutated: Protocol, definition: str) -> Iterator[str]:
+    """Yield a reason if the two do not have the same steps from the states that `crosscheck.compare_steps` samples.
 
-    The instance is the tiny one with one epoch, version or generation more: many changes show only in the next one.
+    History variables and steps that change nothing are left out, as there.
     """
-    larger = {number: range(len(values) + 1) for number, values in original.tiny.numbers.items()}
-    finite = replace(original.tiny, numbers=larger)
-    compared = 0
-    searches = [_levels(Explicit(each, finite, each.start)) for each in (original, mutated)]
-    for expected, found in zip_longest(*searches):
-        if expected != found:
-            yield "the states are others"
-            return
-        compared += len(expected)
-        if compared > STATES:
-            return
+    before = Explicit(original, larger(original), original.start)
+    changed = replace(mutated, actions=_changed_actions(mutated, definition))
+    after = Explicit(changed, larger(original), original.start)
+    names = {action.name for action in changed.actions}
+    shown = [number for number, name in enumerate(before.names) if name not in original.ghosts]
 
+    def seen(cells: Cells) -> Cells:
+        return tuple(cells[number] for number in shown)
 
-def _levels(explicit: Explicit) -> Iterator[frozenset[Cells]]:
-    """Yield the new states of each depth without their history variables."""
-    shown = [number for number, name in enumerate(explicit.names) if name not in explicit.protocol.ghosts]
-    visited = {explicit.initial()}
-    frontier = set(visited)
-    while frontier:
-        yield frozenset(tuple(cells[number] for number in shown) for cells in frontier)
-        frontier = {after for cells in frontier for _, after in explicit.successors(cells)} - visited
-        visited |= frontier
+    for cells, steps in before.sampled(SAMPLED, seed=0).items():
+        others = {seen(end) for name, end in steps if name not in names} | {seen(cells)}
+        expected = {seen(end) for name, end in steps if name in names} | others
+        if {seen(end) for _, end in after.successors(cells)} | others != expected:
+            yield "a step is another"
+            return
 
 
 def _mutated(protocol: str, module: str, text: str) -> Protocol:

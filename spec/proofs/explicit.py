@@ -6,6 +6,8 @@ the identity of messages are equal.
 """
 
 import itertools
+import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -190,6 +192,33 @@ class Explicit:
             visited |= found
             frontier = list(found)
 
+    def sampled(self, count: int, seed: int) -> dict[Cells, list[tuple[str, Cells]]]:
+        """Return so many reachable states, or all if there are fewer, each with its steps.
+
+        The next state is always one after the kind of step that was followed least often: an action and the variables
+        that it changed. So rare steps and deep states are among a few hundred.
+        """
+        choice = random.Random(seed)
+        found: dict[Cells, list[tuple[str, Cells]]] = {}
+        followed: Counter[tuple[str, ...]] = Counter({(): 0})
+        unseen: dict[tuple[str, ...], list[Cells]] = {(): [self.initial()]}  # by the kind of step that leads there
+        while unseen and len(found) < count:
+            kind = min(sorted(unseen), key=followed.__getitem__)
+            cells = unseen[kind].pop(choice.choice((-1, choice.randrange(len(unseen[kind])))))
+            if not unseen[kind]:
+                del unseen[kind]
+            if cells in found:
+                continue
+            followed[kind] += 1
+            found[cells] = list(self.successors(cells))
+            for action, after in found[cells]:
+                if after not in found:
+                    changed = (
+                        name for name, *values in zip(self.names, cells, after, strict=True) if values[0] != values[1]
+                    )
+                    unseen.setdefault((action, *changed), []).append(after)
+        return found
+
     def as_tla(self, cells: Cells) -> Function:
         """Return a state as a TLA+ record, without history variables."""
         skipped = {*self.protocol.ghosts, *(name for kind in self.protocol.messages for name in kind.variables)}
@@ -226,7 +255,15 @@ class Explicit:
         if sort == TRUTH or isinstance(sort, Number | Choice):
             return value
         named = {of: name for name, of in self.protocol.constants.items()}
-        return ModelValue(camel(named[sort]) if value == 0 and sort in named else f"{sort.name.lower()}{value}")
+        return ModelValue(named[sort] if value == 0 and sort in named else f"{sort.name.lower()}{value}")
+
+
+def larger(protocol: Protocol) -> Finite:
+    """Return the tiny instance with one more of each kind of number, and one more message of each kind."""
+    return Finite(
+        sizes={sort: size + isinstance(sort, Message) for sort, size in protocol.tiny.sizes.items()},
+        numbers={sort: range(values.start, values.stop + 1) for sort, values in protocol.tiny.numbers.items()},
+    )
 
 
 def chunks(values: tuple[Value, ...], count: int) -> list[tuple[Value, ...]]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from highwater.errors import Verdict, worst
-from highwater.spec.proofs.crosscheck import compare
+from highwater.spec.proofs.crosscheck import Comparison, compare, compare_steps
 from highwater.spec.proofs.language import Protocol
 from highwater.spec.proofs.mutants import DropResult, drop_guard, prove_kept
 from highwater.spec.proofs.prove import Listener, Proof, prove
@@ -17,12 +17,13 @@ from highwater.spec.proofs.research import research, research_lines, research_su
 def run(
     protocols: Sequence[Protocol], emit: Callable[[str], None], *, seed: int, drops: bool, deep: bool, verbose: bool
 ) -> tuple[list[Proof], list[tuple[Protocol, DropResult]], Verdict]:
-    """Run all proofs, then (`deep`) the comparisons with TLA+, then drop each guard.
+    """Run all proofs, each with the comparison of its steps with TLA+; (`deep`) compare states; then drop each guard.
 
     A proof is followed by that of what it keeps without a guard, if it keeps something (`Drop.keeps`).
     `emit` receives each line of output; `verbose` adds the steps that break a promise without a guard.
     """
     proofs: list[Proof] = []
+    same: list[bool] = []
     dropped: list[tuple[Protocol, DropResult]] = []
     for protocol in protocols:
         with _progress(protocol.name, size(protocol)) as listener:
@@ -32,7 +33,8 @@ def run(
             if drop.keeps:
                 proofs.append(prove_kept(protocol, drop, seed=seed))
                 _emit_all(emit, proof_lines(proofs[-1]))
-    same = [_matches_tla(protocol, emit) for protocol in protocols if deep]
+        same.append(_matches_tla(protocol, compare_steps(protocol), emit))
+    same += [_matches_tla(protocol, compare(protocol), emit) for protocol in protocols if deep]
     for protocol in protocols if drops or deep else ():
         emit(protocol.name)
         for drop in protocol.drops:
@@ -56,8 +58,7 @@ def run_research(emit: Callable[[str], None], *, seed: int, requested: bool) -> 
     return research_summary(found)
 
 
-def _matches_tla(protocol: Protocol, emit: Callable[[str], None]) -> bool:
-    comparison = compare(protocol)
+def _matches_tla(protocol: Protocol, comparison: Comparison, emit: Callable[[str], None]) -> bool:
     emit(f"{protocol.name}: {comparison.text}")
     return comparison.same
 

@@ -60,10 +60,10 @@ def one(name: str, definition: str, what: str, old: str) -> Change:
     [
         ("leader_sync", "keep the variable", "decided=s.decided.but(s.generation, True)", "RepliesAreHistory breaks"),
         ("join", "drop the disjunct", "j == i", "CompleteJoin is never taken"),
-        ("expel", "0 instead of 1", "s.generation + 1", "the states are others"),
+        ("expel", "0 instead of 1", "s.generation + 1", "a step is another"),
     ],
 )
-def test_a_claim_a_run_or_the_states_notice_a_change(
+def test_a_claim_a_run_or_a_step_notices_a_change(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, definition: str, what: str, old: str, why: str
 ) -> None:
     change = one("eager_rebalance", definition, what, old)

@@ -11,7 +11,7 @@ from highwater.errors import UsageError
 from highwater.spec.command_line import spec_app
 from highwater.spec.proofs import prove as proving
 from highwater.spec.proofs.bounded import violation
-from highwater.spec.proofs.crosscheck import compare
+from highwater.spec.proofs.crosscheck import compare, compare_steps
 from highwater.spec.proofs.explicit import Explicit
 from highwater.spec.proofs.language import Action, Claim, Drop, Finite, Protocol, State, Step, Term, hold, step
 from highwater.spec.proofs.mutants import drop_guard, prove_kept
@@ -201,6 +201,17 @@ def test_the_invariant_holds_in_every_state_of_a_tiny_instance() -> None:
     states = [explicit.state(cells) for cells in explicit.reachable()]
     assert len(states) > 500
     assert all(hold(claim, state) is True for claim in protocol.invariant for state in states)
+
+
+def test_proof_and_tla_take_the_same_steps() -> None:
+    """The steps are equal, and differ with a guard off; `highwater spec prove` compares those of all five."""
+    protocol = load("cooperative_rebalance")
+    same = compare_steps(protocol, count=100)
+    assert same.same
+    assert same.both > 300
+    other = compare_steps(protocol, count=100, off=frozenset({"JoinsInOrder"}))
+    assert other.proof_only
+    assert not other.same
 
 
 @pytest.mark.long
