@@ -129,14 +129,17 @@ class ProduceHandler:
         if producers.has_open_transaction(header):
             return
         ended = producers.last_marker(header.producer_id)
+        adds = version >= ADDS_PARTITIONS_SINCE
         error = await self._verify(
             transactional_id,
             header.producer_id,
             header.producer_epoch,
             (partition.topic, partition.partition),
-            add=version >= ADDS_PARTITIONS_SINCE,
+            add=adds,
         )
-        if error is ErrorCode.NONE and producers.last_marker(header.producer_id) != ended:
+        # With an epoch for each transaction, a marker that arrives meanwhile is that of the transaction before, and
+        # `check` refuses the epoch of a transaction that has ended.
+        if error is ErrorCode.NONE and not adds and producers.last_marker(header.producer_id) != ended:
             error = ErrorCode.TRANSACTION_ABORTABLE  # the transaction ended during the verification
         if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
             error = ErrorCode.INVALID_TXN_STATE

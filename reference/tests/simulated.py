@@ -143,14 +143,21 @@ class Simulated:
         transactional_id: str | None = None, age_ms: int = 0, **batch: Any,
     ) -> Any:  # fmt: skip
         """Produce one batch with timestamps `age_ms` ago; returns the response for the partition."""
+        body = self.produce_request(topic, values, number, transactional_id=transactional_id, age_ms=age_ms, **batch)
+        return self.ask(body, version, self.leader(topic, number)).responses[0].partition_responses[0]
+
+    def produce_request(
+        self, topic: str, values: list[bytes], number: int = 0, *,
+        transactional_id: str | None = None, age_ms: int = 0, **batch: Any,
+    ) -> ProduceRequest:  # fmt: skip
+        """Return a request with one batch with timestamps `age_ms` ago."""
         timestamp = WALL_CLOCK_START_MS + self.world.now_ms - age_ms
         records = build_batch([(timestamp, b"k", value, ()) for value in values], **batch)
         data = PartitionProduceData(index=number, records=records)
-        body = ProduceRequest(
+        return ProduceRequest(
             transactional_id=transactional_id, acks=-1, timeout_ms=2_000,
             topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
         )  # fmt: skip
-        return self.ask(body, version, self.leader(topic, number)).responses[0].partition_responses[0]
 
     def fetch(self, topic: str, number: int = 0, *, offset: int = 0, isolation_level: int = 0) -> Any:
         requested = FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)

@@ -1,5 +1,7 @@
 """Transactions in the simulator with one or three brokers and a scripted producer (KIP-98, KIP-447, KIP-890)."""
 
+from itertools import permutations
+
 import pytest
 
 from highwater.reference.api_versions import TRANSACTION_VERSION
@@ -175,6 +177,56 @@ def test_a_transactional_batch_outside_a_transaction_is_refused(world: Simulated
     stranger.producer_id, stranger.epoch = classic.producer_id + 1, 0
     assert stranger.try_write(TOPIC, b"wrong id") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert world.end_offset(TOPIC) == 1
+
+
+def slow(world: Simulated, kind: str, spread_ms: int) -> None:
+    """Delay the requests or responses of this kind between all brokers by up to so much."""
+    world.world.network.separate_connections()
+    for source, target in permutations(map(broker_peer, world.broker_ids), 2):
+        world.world.network.add_faults(source, target, kind, spread_ms=spread_ms)
+
+
+def test_a_late_marker_does_not_end_the_next_transaction() -> None:
+    """The marker arrives while the first batch of the next transaction is verified; EndTxn returns before it.
+
+    The batch was refused with TRANSACTION_ABORTABLE, and those behind it with OUT_OF_ORDER_SEQUENCE_NUMBER.
+    """
+    world = Simulated(3)
+    world.create(TOPIC, 3)
+    slow(world, "AddPartitionsToTxnRequest", 600)
+    slow(world, "WriteTxnMarkersRequest", 60)
+    producer = Producer(world, "tx", newest=True).init()
+    for _ in range(10):
+        assert {producer.try_write(TOPIC, b"v", number=number) for number in range(3)} == {ErrorCode.NONE}
+        assert producer.try_commit_offset("g", TOPIC, 1) is ErrorCode.NONE
+        producer.commit()
+    settled(world)
+    assert [len(world.read_committed(TOPIC, number)) for number in range(3)] == [10, 10, 10]
+
+
+@BOTH
+def test_a_transaction_that_ends_during_the_verification_gets_no_more_records(newest: bool) -> None:
+    """KIP-890: the record would be the first of a transaction that never ends."""
+    world = Simulated(3)
+    world.create(TOPIC, 3)
+    producer = Producer(world, "tx", newest=newest).init()
+    coordinator = world.coordinator("tx", 1)
+    number = next(number for number in range(3) if world.leader(TOPIC, number) != coordinator)
+    if not newest:
+        assert producer.try_add(TOPIC, number) is ErrorCode.NONE
+    world.world.network.separate_connections()
+    peers = broker_peer(coordinator), broker_peer(world.leader(TOPIC, number))
+    world.world.network.add_faults(*peers, "AddPartitionsToTxnResponse", delay_ms=500)
+    request = producer.produce_request(TOPIC, b"late", number=number)
+    late = world.send(*request, world.leader(TOPIC, number))
+    world.run(100)
+    producer.abort()
+    error = ErrorCode(world.answer(late).responses[0].partition_responses[0].error_code)
+    assert error is (ErrorCode.INVALID_PRODUCER_EPOCH if newest else ErrorCode.INVALID_TXN_STATE)
+    producer.write(TOPIC, b"next", number=number)
+    producer.commit()
+    settled(world, number=number)
+    assert world.read_committed(TOPIC, number) == [b"next"]
 
 
 def test_a_transactional_batch_needs_a_transactional_id(world: Simulated) -> None:

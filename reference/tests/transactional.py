@@ -4,6 +4,7 @@ from typing import Any
 
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -69,6 +70,14 @@ class Producer:
             if error not in BUSY:
                 return error
             self.world.run(20)
+
+    def produce_request(self, topic: str, value: bytes, number: int = 0) -> tuple[ProduceRequest, int]:
+        """Return a request with the next batch, and its version."""
+        body = self.world.produce_request(
+            topic, [value], number, transactional_id=self.name, producer_id=self.producer_id,
+            producer_epoch=self.epoch, base_sequence=self.sequences.get((topic, number), 0), transactional=True,
+        )  # fmt: skip
+        return body, 12 if self.newest else 9
 
     def try_write(self, topic: str, *values: bytes, number: int = 0) -> ErrorCode:
         """Without AddPartitionsToTxn."""

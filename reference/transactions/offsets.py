@@ -73,16 +73,22 @@ class TransactionalOffsets:
         )
 
     async def _verify(self, body: TxnOffsetCommitRequest, version: int) -> ErrorCode:
+        """Verify as the leader of a partition does before it appends a batch (`ProduceHandler`)."""
+        adds = version >= ADDS_GROUP_SINCE
         marker_before = self._store.last_marker(body.group_id, body.producer_id)
         error = await self._verifier.verify(
             body.transactional_id,
             body.producer_id,
             body.producer_epoch,
             (OFFSETS_TOPIC, self._store.partition_for(body.group_id)),
-            add=version >= ADDS_GROUP_SINCE,
+            add=adds,
         )
-        if error is ErrorCode.NONE and self._store.last_marker(body.group_id, body.producer_id) != marker_before:
+        if (
+            error is ErrorCode.NONE
+            and not adds
+            and self._store.last_marker(body.group_id, body.producer_id) != marker_before
+        ):
             error = ErrorCode.TRANSACTION_ABORTABLE  # the transaction ended during verification
-        if error is ErrorCode.TRANSACTION_ABORTABLE and version < ADDS_GROUP_SINCE:
+        if error is ErrorCode.TRANSACTION_ABORTABLE and not adds:
             return ErrorCode.INVALID_TXN_STATE
         return VERIFIER_ERROR_MAPPING.get(error, error)

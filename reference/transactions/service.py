@@ -54,7 +54,7 @@ class Transactions:
         )
         self.store.on_loaded = self.coordinator.resume
         self._partitions = AddPartitionsHandler(cache, self.coordinator)
-        self.verifier = TransactionVerifier(context, cache, peers, self.store, self._partitions)
+        self.verifier = TransactionVerifier(context, cache, peers, purgatory, self.store, self._partitions)
         self._describe = DescribeHandler(context, replicas, self.store)
         self.expiry = Expiry(context, purgatory, replicas, self.store, self.coordinator)
         self._groups = groups

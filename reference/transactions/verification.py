@@ -11,6 +11,7 @@ from highwater.reference.effects import Request
 from highwater.reference.metadata_cache import MetadataCache
 from highwater.reference.peers import Peers
 from highwater.reference.procedures import Pending, spawn, start_procedure
+from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.transactions.partitions import ABORTABLE_SINCE, AddPartitionsHandler
 from highwater.reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
 from highwater.reference.transactions.transaction import TopicPartition
@@ -38,10 +39,11 @@ class TransactionVerifier:
         context: Context,
         cache: MetadataCache,
         peers: Peers,
+        purgatory: Purgatory,
         store: TransactionStore,
         handler: AddPartitionsHandler,
     ) -> None:
-        self._context, self._cache, self._peers = context, cache, peers
+        self._context, self._cache, self._peers, self._purgatory = context, cache, peers, purgatory
         self._store, self._handler = store, handler
         self._waiting: dict[VerificationKey, list[Pending[ErrorCode]]] = {}
 
@@ -62,7 +64,14 @@ class TransactionVerifier:
 
     async def _verify(self, key: VerificationKey, transactional_id: str, *, add: bool) -> None:
         partition, producer_id, epoch = key
+        config = self._context.config
+        deadline_ms = self._context.now.monotonic_ms + config.add_partitions_to_txn_retry_backoff_max_ms
         error = await self._request_verification(transactional_id, producer_id, epoch, partition, add=add)
+        # The markers of the transaction before are still being written.  Without the wait, batches that the producer
+        # has sent behind this one could be accepted before it is sent again.
+        while add and error is ErrorCode.CONCURRENT_TRANSACTIONS and self._context.now.monotonic_ms < deadline_ms:
+            await self._purgatory.sleep(config.add_partitions_to_txn_retry_backoff_ms)
+            error = await self._request_verification(transactional_id, producer_id, epoch, partition, add=add)
         for pending in self._waiting.pop(key):
             pending.resolve(error)
 
