@@ -1,7 +1,7 @@
 """The supported API keys and versions, and the ApiVersions handler (KIP-35, KIP-511, KIP-584)."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from highwater.reference.wire.messages.metadata import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from highwater.reference.wire.registry import APIS
 
 API_VERSIONS: Final = 18
 SOFTWARE_NAME_SINCE: Final = 3
@@ -38,6 +39,12 @@ class ServedApi:
 
     def supports(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
+
+
+def by_key(served: Mapping[str, ServedApi]) -> dict[int, ServedApi]:
+    """Return handlers by API key, in order; raises KeyError for a name that is no API."""
+    keys = {api.name: api.key for api in APIS.values()}
+    return {keys[name]: served[name] for name in sorted(served, key=keys.__getitem__)}
 
 
 class ApiVersionsHandler:

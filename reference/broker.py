@@ -7,7 +7,7 @@ from highwater.reference.admin.alter_configs import AlterConfigs
 from highwater.reference.admin.describe_configs import DescribeConfigs
 from highwater.reference.admin.log_dirs import LogDirs
 from highwater.reference.admin.topic_partitions import TopicPartitions
-from highwater.reference.api_versions import API_VERSIONS, ApiVersionsHandler, ServedApi
+from highwater.reference.api_versions import API_VERSIONS, ApiVersionsHandler, ServedApi, by_key
 from highwater.reference.configuration.broker import BrokerConfig
 from highwater.reference.configuration.topics import ROOT as CONFIGS
 from highwater.reference.configuration.topics import TopicConfigs
@@ -120,46 +120,49 @@ class Broker:
         committed = OffsetsCoordinator(context, self.groups, self._coordinator, cache)
         log_dirs = LogDirs(context, self.replicas)
         members = self._coordinator
-        served: dict[int, ServedApi] = {
-            0: ServedApi(produce.produce, 0, self.transactions.newest_produce),
-            1: ServedApi(fetch.fetch, 0, 12),
-            2: ServedApi(offsets.list_offsets, 1, 7),
-            3: ServedApi(metadata.metadata, 0, 12),
-            4: ServedApi(self._leader_and_isr, 2, 4, inter_broker=True),
-            5: ServedApi(self._stop_replica, 3, 3, inter_broker=True),
-            6: ServedApi(self._update_metadata, 5, 7, inter_broker=True),
-            7: ServedApi(controller_handlers.controlled_shutdown, 0, 3, inter_broker=True),
-            8: ServedApi(committed.commit, 0, 9),
-            9: ServedApi(committed.fetch, 1, 8),
-            10: ServedApi(metadata.find_coordinator, 0, 4),
-            11: ServedApi(members.join, 0, 9),
-            12: ServedApi(members.heartbeat, 0, 4),
-            13: ServedApi(members.leave, 0, 5),
-            14: ServedApi(members.sync, 0, 5),
-            15: ServedApi(committed.describe, 0, 6),
-            16: ServedApi(committed.list, 0, 5),
-            17: ServedApi(refuse_handshake, 0, 1),
-            19: ServedApi(topics.create, 0, 7),
-            20: ServedApi(topics.delete, 0, 6),
-            21: ServedApi(deletion.delete_records, 0, 2),
-            23: ServedApi(offsets.offset_for_leader_epoch, 0, 4),
-            32: ServedApi(DescribeConfigs(self.config, cache, self.configs).describe, 0, 4),
-            33: ServedApi(alter_configs.replace, 0, 2),
-            36: ServedApi(refuse_authenticate, 0, 2),
-            34: ServedApi(log_dirs.alter, 0, 2),
-            35: ServedApi(log_dirs.describe, 0, 4),
-            37: ServedApi(topics.create_partitions, 0, 3),
-            42: ServedApi(committed.delete, 0, 2),
-            47: ServedApi(committed.delete_offsets, 0, 0),
-            43: ServedApi(controller_handlers.elect_leaders, 0, 2),
-            44: ServedApi(alter_configs.change, 0, 1),
-            45: ServedApi(controller_handlers.alter_reassignments, 0, 1),
-            46: ServedApi(controller_handlers.list_reassignments, 0, 0),
-            56: ServedApi(controller_handlers.alter_partition, 0, 3, inter_broker=True),
-            60: ServedApi(metadata.describe_cluster, 0, 1),
-            75: ServedApi(TopicPartitions(cache).describe, 0, 0),
-        }
-        served |= acls.SERVED | self.transactions.served(members, committed)
+        served = by_key(
+            {
+                "Produce": ServedApi(produce.produce, 0, self.transactions.newest_produce),
+                "Fetch": ServedApi(fetch.fetch, 0, 12),
+                "ListOffsets": ServedApi(offsets.list_offsets, 1, 7),
+                "Metadata": ServedApi(metadata.metadata, 0, 12),
+                "LeaderAndIsr": ServedApi(self._leader_and_isr, 2, 4, inter_broker=True),
+                "StopReplica": ServedApi(self._stop_replica, 3, 3, inter_broker=True),
+                "UpdateMetadata": ServedApi(self._update_metadata, 5, 7, inter_broker=True),
+                "ControlledShutdown": ServedApi(controller_handlers.controlled_shutdown, 0, 3, inter_broker=True),
+                "OffsetCommit": ServedApi(committed.commit, 0, 9),
+                "OffsetFetch": ServedApi(committed.fetch, 1, 8),
+                "FindCoordinator": ServedApi(metadata.find_coordinator, 0, 4),
+                "JoinGroup": ServedApi(members.join, 0, 9),
+                "Heartbeat": ServedApi(members.heartbeat, 0, 4),
+                "LeaveGroup": ServedApi(members.leave, 0, 5),
+                "SyncGroup": ServedApi(members.sync, 0, 5),
+                "DescribeGroups": ServedApi(committed.describe, 0, 6),
+                "ListGroups": ServedApi(committed.list, 0, 5),
+                "SaslHandshake": ServedApi(refuse_handshake, 0, 1),
+                "CreateTopics": ServedApi(topics.create, 0, 7),
+                "DeleteTopics": ServedApi(topics.delete, 0, 6),
+                "DeleteRecords": ServedApi(deletion.delete_records, 0, 2),
+                "OffsetForLeaderEpoch": ServedApi(offsets.offset_for_leader_epoch, 0, 4),
+                "DescribeConfigs": ServedApi(DescribeConfigs(self.config, cache, self.configs).describe, 0, 4),
+                "AlterConfigs": ServedApi(alter_configs.replace, 0, 2),
+                "AlterReplicaLogDirs": ServedApi(log_dirs.alter, 0, 2),
+                "DescribeLogDirs": ServedApi(log_dirs.describe, 0, 4),
+                "SaslAuthenticate": ServedApi(refuse_authenticate, 0, 2),
+                "CreatePartitions": ServedApi(topics.create_partitions, 0, 3),
+                "DeleteGroups": ServedApi(committed.delete, 0, 2),
+                "ElectLeaders": ServedApi(controller_handlers.elect_leaders, 0, 2),
+                "IncrementalAlterConfigs": ServedApi(alter_configs.change, 0, 1),
+                "AlterPartitionReassignments": ServedApi(controller_handlers.alter_reassignments, 0, 1),
+                "ListPartitionReassignments": ServedApi(controller_handlers.list_reassignments, 0, 0),
+                "OffsetDelete": ServedApi(committed.delete_offsets, 0, 0),
+                "AlterPartition": ServedApi(controller_handlers.alter_partition, 0, 3, inter_broker=True),
+                "DescribeCluster": ServedApi(metadata.describe_cluster, 0, 1),
+                "DescribeTopicPartitions": ServedApi(TopicPartitions(cache).describe, 0, 0),
+            }
+            | acls.SERVED
+            | self.transactions.served(members, committed)
+        )
         served[API_VERSIONS] = ServedApi(ApiVersionsHandler(served, self.transactions.version).api_versions, 0, 4)
         return served
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,7 @@ def broker(brokers: int, acks: str) -> str:
     """Produce with confluent-kafka and its default batching: records of 100 bytes, one partition."""
     from confluent_kafka import Producer
 
+    from highwater.bench.brokers import resident_mb
     from highwater.conformance.targets.reference import ReferenceCluster
     from highwater.fuzz.chaos.workload.producers import silent_logger
     from highwater.fuzz.chaos.workload.topic import TOPIC, Load, create_topic
@@ -181,14 +182,9 @@ def broker(brokers: int, acks: str) -> str:
         assert producer.flush(120) == 0
         seconds = time.perf_counter() - started
         assert not failed, failed[0]
-        memory = max(_resident_mb(cluster.pid(node)) for node in cluster.addresses)
+        memory = max(resident_mb(cluster.pid(node)) for node in cluster.addresses)
     rate = RECORDS / seconds
     return f"{rate:,.0f} records/s of 100 B, {brokers} brokers, acks={acks}; at most {memory:.0f} MB each"
-
-
-def _resident_mb(pid: int) -> float:
-    line = next(row for row in Path(f"/proc/{pid}/status").read_text().splitlines() if row.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
 
 
 def recovery() -> str:
@@ -222,10 +218,24 @@ def recovery() -> str:
 
 
 def against_kafka() -> str:
-    """Compare throughput, latency, failover, rebalance and memory with Apache Kafka in one run."""
+    """Compare throughput, latency, rebalances and elections with Apache Kafka, side by side."""
     from highwater.bench.brokers import table
 
-    return "\n" + table()
+    return _printed(table())
+
+
+def many_partitions() -> str:
+    """Produce with acks=all while the cluster has more and more partitions, then leave it idle."""
+    from highwater.bench.brokers import curve
+
+    return _printed(curve())
+
+
+def _printed(lines: Iterable[str]) -> str:
+    """Print the lines as they come, since all of them take minutes; return what is to be printed after them."""
+    for line in lines:
+        print(line, flush=True)
+    return ""
 
 
 def fuzz() -> str:
@@ -307,6 +317,7 @@ BENCHES: dict[str, Callable[[], str]] = {
     "fuzz": fuzz,
     "trace": trace,
     "start": second_start,
+    "partitions": many_partitions,
     "kafka": against_kafka,
 }
 

@@ -34,4 +34,8 @@ async def delete(request: Request) -> DeleteAclsResponse:
     return DeleteAclsResponse(filter_results=(result,) * len(body.filters))
 
 
-SERVED: Final = {29: ServedApi(describe, 0, 3), 30: ServedApi(create, 0, 3), 31: ServedApi(delete, 0, 3)}
+SERVED: Final = {
+    "DescribeAcls": ServedApi(describe, 0, 3),
+    "CreateAcls": ServedApi(create, 0, 3),
+    "DeleteAcls": ServedApi(delete, 0, 3),
+}

@@ -59,20 +59,20 @@ class Transactions:
         self.expiry = Expiry(context, purgatory, replicas, self.store, self.coordinator)
         self._groups = groups
 
-    def served(self, members: GroupCoordinator, offsets: OffsetsCoordinator) -> dict[int, ServedApi]:
-        """Return the handlers by API key; the versions that need transaction version 2 are omitted below it."""
+    def served(self, members: GroupCoordinator, offsets: OffsetsCoordinator) -> dict[str, ServedApi]:
+        """Return the handlers by API name; the versions that need transaction version 2 are omitted below it."""
         commits = TransactionalOffsets(self._groups, members, offsets, self.verifier)
         newest = self.version >= EPOCH_BUMP_VERSION
         return {
-            22: ServedApi(self.coordinator.init_producer_id, 0, 5),
-            24: ServedApi(self._partitions.add_partitions, 0, 5),
-            25: ServedApi(self.coordinator.add_offsets, 0, 4),
-            26: ServedApi(self.coordinator.end_txn, 0, 5 if newest else 4),
-            27: ServedApi(self._writer.write, 1, 1, inter_broker=True),
-            28: ServedApi(commits.commit, 0, 5 if newest else 4),
-            61: ServedApi(self._describe.producers, 0, 0),
-            65: ServedApi(self._describe.transactions, 0, 0),
-            66: ServedApi(self._describe.list, 0, 2),
+            "InitProducerId": ServedApi(self.coordinator.init_producer_id, 0, 5),
+            "AddPartitionsToTxn": ServedApi(self._partitions.add_partitions, 0, 5),
+            "AddOffsetsToTxn": ServedApi(self.coordinator.add_offsets, 0, 4),
+            "EndTxn": ServedApi(self.coordinator.end_txn, 0, 5 if newest else 4),
+            "WriteTxnMarkers": ServedApi(self._writer.write, 1, 1, inter_broker=True),
+            "TxnOffsetCommit": ServedApi(commits.commit, 0, 5 if newest else 4),
+            "DescribeProducers": ServedApi(self._describe.producers, 0, 0),
+            "DescribeTransactions": ServedApi(self._describe.transactions, 0, 0),
+            "ListTransactions": ServedApi(self._describe.list, 0, 2),
         }
 
     @property
