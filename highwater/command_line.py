@@ -112,8 +112,8 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
     OTHER: (
         Command("examples", "highwater.commands.examples:examples_command", "List the example files, or copy them."),
         Command(
-            "doctor", "highwater.spec.command_line:doctor_command",
-            "List what this machine can do, and how to get what is missing.",
+            "doctor", "highwater.commands.doctor:doctor_command",
+            "List what this machine can do, or what the partitions of a cluster lack.",
         ),
     ),
 }  # fmt: skip

@@ -65,7 +65,9 @@ class MetadataCache:
             "leader_epoch": state.leader_epoch,
             "replica_nodes": state.replicas,
             "isr_nodes": state.isr,
-            "offline_replicas": tuple(replica for replica in state.replicas if not self.is_alive(replica)),
+            "offline_replicas": tuple(
+                replica for replica in state.replicas if replica in state.offline_replicas or not self.is_alive(replica)
+            ),
         }
 
     def rack_of(self, broker_id: int) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from highwater.errors import EXIT_OF_VERDICT, ExitCode, UsageError, worst
+from highwater.errors import EXIT_OF_VERDICT, UsageError, worst
 from highwater.names import print_names, unknown_name
 
 if TYPE_CHECKING:
@@ -406,29 +406,6 @@ def guards_command(
         _print_json({"guards": rows})
         return
     _print_table(["guard", "model", "simulator", "audit", "suite"], [[g.id, *g.texts.values()] for g in guards])
-
-
-def doctor_command(json_: JsonOption = False) -> None:
-    """Print each capability of this machine: whether it is present, its purpose, and how to get it.
-
-    Exit code 2 if a capability that the main commands need is missing.
-
-    Examples: highwater doctor · highwater doctor --json
-    """
-    from highwater.doctor import capabilities
-
-    found = capabilities()
-    if json_:
-        import dataclasses
-
-        _print_json({"capabilities": [dataclasses.asdict(capability) for capability in found]})
-    else:
-        rows = [
-            [row.name, "yes" if row.present else "no", row.detail, "" if row.present else f"{row.why}; {row.how}"]
-            for row in found
-        ]
-        _print_table(["capability", "", "found", "purpose, how to get it"], rows)
-    raise typer.Exit(ExitCode.HELD if all(row.present for row in found if row.needed) else ExitCode.USAGE)
 
 
 def _print_table(head: list[str], rows: list[list[str]]) -> None:

@@ -89,6 +89,7 @@ class BrokerChanges:
             cluster.offline_replicas.add((*key, broker_id))
             self._deletions.on_replica_offline((*key, broker_id))
         await controller_context.update_partitions(failed, self._remove_dead)
+        controller_context.send_update_metadata(failed, cluster.brokers)
 
     # -- start -------------------------------------------------------------------------------------
 

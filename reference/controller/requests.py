@@ -87,7 +87,7 @@ def update_metadata(
             isr=state.isr,
             zk_version=state.partition_epoch,
             replicas=cluster.replicas(key),
-            offline_replicas=tuple(r for r in cluster.replicas(key) if r not in cluster.brokers),
+            offline_replicas=tuple(r for r in cluster.replicas(key) if r not in cluster.live(key)),
         )
 
     def endpoints(host: str, port: int) -> tuple[UpdateMetadataEndpoint, ...]:

@@ -17,6 +17,7 @@ from highwater.reference.wire.messages.committed_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
+from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from highwater.reference.wire.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from highwater.reference.wire.records import HEADER_SIZE, batch_headers, build_batch
@@ -91,6 +92,19 @@ def test_a_search_by_time_that_meets_damaged_records_ends_and_another_replica_an
     assert (timed(world, NOW_MS).error_code, timed(world, NOW_MS).offset) == (ErrorCode.NONE, 0)
     assert world.produce("t", [b"two"]).error_code == ErrorCode.NONE
     assert world.up == world.broker_ids
+    world.wait(lambda: offline(world) == {(leader,)})
+    world.world.crash(broker_peer(leader))
+    world.run(2_000)
+    world.world.hosts[broker_peer(leader)].disk.delete_folder("t-0")  # what the log says
+    world.world.start(broker_peer(leader))
+    world.wait(lambda: offline(world) == {()})
+
+
+def offline(world: Simulated) -> set[tuple[int, ...]]:
+    """Return the offline replicas of t-0, as each broker that is up shows them; (-1,) if it knows none yet."""
+    body = MetadataRequest(topics=(MetadataRequestTopic(name="t"),))
+    found = [world.ask(body, 9, each).topics[0].partitions for each in world.up]
+    return {parts[0].offline_replicas if parts else (-1,) for parts in found}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,22 @@ import typer
 from confluent_kafka import Consumer, Producer
 from typer.testing import CliRunner, Result
 
+from highwater.commands.doctor import doctor_command
 from highwater.conformance.targets.apache_kafka import apache_kafka
 from highwater.errors import ExitCode, UsageError
 from highwater.reference.client.cluster import ClusterClient
 from highwater.reference.drivers.cluster import Cluster
 from highwater.reference.tools import elect, groups, reassign, replicas, state_changes, topics
+from highwater.reference.tools.health import lacking
 from highwater.reference.tools.plans import Plan, propose, read_plan
+from highwater.reference.wire.messages.metadata import MetadataResponsePartition
 from highwater.toolchain import java
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 HIGHWATER = typer.Typer()
 for tool in (topics, groups, reassign, elect, replicas, state_changes):
     HIGHWATER.add_typer(tool.app, name=tool.__name__.rpartition(".")[2].replace("_", "-"))
+HIGHWATER.command("doctor")(doctor_command)
 NAMES = itertools.count()
 
 
@@ -128,6 +133,23 @@ def test_a_preferred_election_makes_the_preferred_replica_leader(brokers: str, t
     with pytest.raises(UsageError, match="expected TOPIC-PARTITION"):
         run(brokers, "elect", "unclean", "nonsense")
     run(brokers, "elect", "unclean", f"{topic}-7", code=ExitCode.VIOLATED)
+
+
+def test_the_doctor_finds_every_partition_of_a_healthy_cluster(brokers: str) -> None:
+    run(brokers, "topics", "create", f"healthy-{next(NAMES)}", "--partitions", "3", "--replication-factor", "2")
+    eventually(lambda: "each has a leader, and all replicas in the ISR" in run(brokers, "doctor").stdout)
+    found = run_json(brokers, "doctor")
+    assert found["partitions"] >= 3
+    assert found["problems"] == []
+
+
+def test_the_doctor_says_what_a_partition_lacks() -> None:
+    part = MetadataResponsePartition(
+        partition_index=0, leader_id=-1, replica_nodes=(1, 2, 3), isr_nodes=(3,), offline_replicas=(2, 3)
+    )
+    lacks = [what for what, _ in lacking(part)]
+    assert lacks == ["a leader", "replica 2: it is offline", "replica 3: it is offline", "replica 1 in the ISR"]
+    assert list(lacking(replace(part, leader_id=3, isr_nodes=(1, 2, 3), offline_replicas=()))) == []
 
 
 def test_a_group_is_described_and_its_offsets_are_reset(brokers: str) -> None:

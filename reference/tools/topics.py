@@ -104,7 +104,7 @@ def describe_command(
     json_: JsonOption = False,
     command_config: CommandConfigOption = None,
 ) -> None:
-    """Show leader, replicas and ISR of each partition, and the settings that differ from the default.
+    """Show leader, replicas, ISR and offline replicas of each partition, and the settings that differ from the default.
 
     Example: highwater topics describe orders --bootstrap-server localhost:9092
     """
@@ -118,13 +118,14 @@ def describe_command(
                 part.leader_epoch,
                 part.replica_nodes,
                 part.isr_nodes,
+                part.offline_replicas,
             )
             for described in found
             for part in sorted(described.partitions, key=lambda part: part.partition_index)
             if not under_replicated or len(part.isr_nodes) < len(part.replica_nodes)
         ]
         settings = {str(described.name): _settings(cluster, str(described.name)) for described in found}
-    head = ("topic", "partition", "leader", "leader_epoch", "replicas", "isr")
+    head = ("topic", "partition", "leader", "leader_epoch", "replicas", "isr", "offline")
     if json_:
         print_json({"partitions": [dict(zip(head, row, strict=True)) for row in rows], "configs": settings})
         return

@@ -9,9 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from highwater.commands.doctor import doctor_command
 from highwater.doctor import PROBES
 from highwater.errors import ExitCode, UsageError
-from highwater.spec.command_line import doctor_command, guards_command, spec_app
+from highwater.spec.command_line import guards_command, spec_app
 from highwater.spec.guards import load_guards
 
 FAILOVER = Path(__file__).with_name("traces") / "failover.ndjson"
