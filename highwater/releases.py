@@ -1,4 +1,4 @@
-"""Download a release of Apache Kafka, or ZooKeeper, with its dependencies from Maven Central into the cache."""
+"""Download a release of Apache Kafka, Kafka Streams or ZooKeeper, with its dependencies, from Maven Central."""
 
 import shutil
 import subprocess
@@ -23,6 +23,7 @@ ZOOKEEPER: Final = (
     "io.dropwizard.metrics:metrics-core:4.1.12.1",
     "org.xerial.snappy:snappy-java:1.1.10.5",
 )
+STREAMS: Final = "streams-"
 COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 TIMEOUT_S: Final = 240
 
@@ -39,6 +40,8 @@ def _coordinates(version: str) -> tuple[str, ...]:
     """Return the Maven coordinates to download. The Scala version and the tools artefact depend on the release."""
     if version.startswith("zookeeper-"):
         return ZOOKEEPER
+    if version.startswith(STREAMS):
+        return (f"org.apache.kafka:kafka-streams:{version.removeprefix(STREAMS)}", SLF4J_SIMPLE)
     number = release_number(version)
     scala = "2.13" if number >= (2, 6) else "2.11" if number >= (0, 9) else "2.10"
     core = f"org.apache.kafka:kafka_{scala}:{version}"
@@ -55,7 +58,7 @@ def fetch_release(version: str) -> Path:
     maven = shutil.which("mvn")
     if maven is None:
         raise UsageError("mvn is not on PATH", where=f"Apache Kafka {version}", hint="apt-get install maven")
-    print(f"Downloading Apache Kafka {version} from Maven Central, up to 54 MB.", file=sys.stderr)
+    print(f"Downloading Apache Kafka {version} from Maven Central, up to 90 MB.", file=sys.stderr)
     coordinates = _coordinates(version)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as name:
