@@ -5,6 +5,7 @@ With `control` it reads one command per line from standard input and prints one 
 ends, even if it is killed.
 """
 
+import base64
 import contextlib
 import json
 import os
@@ -14,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from highwater.reference.client.access import Access
 from highwater.reference.client.cluster import ClusterClient
 from highwater.reference.configuration.broker import ZOOKEEPER
 from highwater.reference.configuration.properties import broker_config
+from highwater.reference.drivers.files import META, read_identity
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 6.0
@@ -47,6 +50,17 @@ def _toml_value(value: object) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{json.dumps(key)} = {json.dumps(item)}" for key, item in value.items()) + " }"
     return json.dumps(value)
+
+
+def cluster_id_of(folder: Path) -> str:
+    """Return the id of the cluster whose nodes have their data in a folder, or a new one (Uuid.randomUuid)."""
+    for path in sorted(folder.glob(f"*/{META}")):
+        if known := read_identity(path).get("cluster.id"):
+            return known
+    while True:
+        found = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not found.startswith("-"):  # it would look like an option
+            return found
 
 
 def _settings_of(broker_id: int, settings: dict[str, object]) -> dict[str, object]:
@@ -83,16 +97,19 @@ class Cluster:
 
     def _write_configs(self, store_port: int, ports: dict[int, int], settings: dict[str, object]) -> dict[str, Path]:
         nodes: dict[str, dict[str, dict[str, object]]] = {}
+        cluster_id = cluster_id_of(self.folder)
         embedded = not str(settings.get("metadata_store", "")).startswith(ZOOKEEPER)
         if self._trace and not embedded:
             raise UsageError(
                 "an external ZooKeeper writes no trace", where="--trace", hint="use the embedded metadata store"
             )
         if embedded:
-            nodes[STORE_NODE] = {"store": {"port": store_port, "data_dir": str(self.folder / STORE_NODE)}}
+            store = {"cluster_id": settings.get("cluster_id", cluster_id), "data_dir": str(self.folder / STORE_NODE)}
+            nodes[STORE_NODE] = {"store": {"port": store_port, **store}}
         for number, (broker_id, port) in enumerate(ports.items()):
             broker: dict[str, object] = {
                 "broker_id": broker_id,
+                "cluster_id": cluster_id,
                 "port": port,
                 "metadata_store": f"127.0.0.1:{store_port}",
                 "log_dir": str(self.folder / f"broker-{broker_id}"),

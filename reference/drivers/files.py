@@ -14,6 +14,11 @@ LOCK = ".lock"
 META = "meta.properties"
 
 
+def read_identity(meta: Path) -> dict[str, str]:
+    """Return the keys and values of a `meta.properties`, such as cluster.id and broker.id."""
+    return dict(line.split("=", 1) for line in meta.read_text().splitlines() if "=" in line)
+
+
 class Disk:
     """Paths are relative to `root`. Written data is in the page cache until `flush`."""
 
@@ -46,7 +51,7 @@ class Disk:
         if not meta.exists():
             meta.write_text("".join(f"{key}={value}\n" for key, value in identity.items()))
             return
-        found = dict(line.split("=", 1) for line in meta.read_text().splitlines() if "=" in line)
+        found = read_identity(meta)
         for key, value in identity.items():
             if found.get(key) != value:
                 raise UsageError(

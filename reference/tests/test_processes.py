@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.errors import UsageError
+from highwater.reference.client.cluster import ClusterClient
 from highwater.reference.configuration.broker import BrokerConfig
 from highwater.reference.configuration.properties import read_config
 from highwater.reference.drivers.files import Disk
@@ -34,6 +36,17 @@ def refused(*arguments: str) -> str:
     assert process.returncode == 2, error
     (line,) = error.strip().splitlines()
     return line
+
+
+def test_each_cluster_has_an_id_of_its_own_and_keeps_it(tmp_path: Path) -> None:
+    found = []
+    for folder in ("one", "one", "two"):
+        with ReferenceCluster(1, folder=tmp_path / folder) as cluster, ClusterClient(cluster.bootstrap) as client:
+            found.append(str(client.metadata().cluster_id))
+    first, again, other = found
+    assert first == again
+    assert first != other
+    assert len(first) == len(other) == 22
 
 
 def test_a_cluster_prints_ready_and_stops_all_its_processes(tmp_path: Path) -> None:
