@@ -78,6 +78,7 @@ UNLOGGED: Final = -2
 ACCEPTED: Final = '"TRACE_ACCEPTED"'
 BROKEN: Final = re.compile(r'<<"BROKEN", (\d+), "(\w+)">>')
 PROMISES: Final = "PromisesKept"
+STEPS: Final = "StepsOfModule"
 REACHED: Final = re.compile(r'<<"REACHED", (\d+)>>')
 SHOWN: Final = re.compile(r'^<< ?"SHOWN",', re.MULTILINE)
 TIMEOUT_S: Final = 600
@@ -248,6 +249,10 @@ def _validate_against(
         number, promise = next(found.groups() for line in result.lines if (found := BROKEN.match(line)))
         last = entity_lines[int(number) - 1]
         reason = f"the steps are those of the spec, but after {describe(last.step)} the promise {promise} does not hold"
+        return verdict(Verdict.INVALID, file=last.file, line=last.number, reason=reason)
+    if result.broken == STEPS:
+        last = entity_lines[_reached(result.lines) - 2]  # TLC compares a step after it has reached its state
+        reason = f"{describe(last.step)} is explained by a step that the module does not have"
         return verdict(Verdict.INVALID, file=last.file, line=last.number, reason=reason)
     if ACCEPTED in result.lines:
         return verdict(Verdict.VALID)

@@ -76,15 +76,16 @@ IsLeaderServeFetch(l, f, offset, result, answerEnd, end) ==
 IsTruncateToEpochEnd(f, offset, end) ==
     TruncateToEpochEnd(f) /\ Same(offset, TruncationPoint(f, reply[f])) /\ Ends(f, end)
 
-\* Or a replica is created again, on a broker that had none or that received a StopReplica with deletion.
-IsRestart(b, end, hw, clean) ==
-    \/ Restart(b, end, hw, clean)
-    \/ /\ ~InIsr(b) /\ end = 0 /\ hw = 0
-       /\ status' = [status EXCEPT ![b] = CASE @ = "active" -> "idle" [] @ = "down" -> "starting clean" [] OTHER -> @]
-       /\ log' = [log EXCEPT ![b] = <<>>] /\ latestEpoch' = [latestEpoch EXCEPT ![b] = Unknown]
-       /\ highWatermark' = [highWatermark EXCEPT ![b] = 0]
-       /\ leading' = [leading EXCEPT ![b] = NotLeading] /\ reply' = [reply EXCEPT ![b] = NoReply]
-       /\ UNCHANGED <<store, brokerEpoch, leaderEpoch, fetch, committed>>
+\* A replica is created again, on a broker that had none or that received a StopReplica with deletion.
+Recreate(b) ==
+    /\ ~InIsr(b)
+    /\ status' = [status EXCEPT ![b] = CASE @ = "active" -> "idle" [] @ = "down" -> "starting clean" [] OTHER -> @]
+    /\ log' = [log EXCEPT ![b] = <<>>] /\ latestEpoch' = [latestEpoch EXCEPT ![b] = Unknown]
+    /\ highWatermark' = [highWatermark EXCEPT ![b] = 0]
+    /\ leading' = [leading EXCEPT ![b] = NotLeading] /\ reply' = [reply EXCEPT ![b] = NoReply]
+    /\ UNCHANGED <<store, brokerEpoch, leaderEpoch, fetch, committed>>
+
+IsRestart(b, end, hw, clean) == Restart(b, end, hw, clean) \/ (end = 0 /\ hw = 0 /\ Recreate(b))
 
 \* A broker that restarts without a replica has no Restart line, and may crash again.
 Explained(s) ==
@@ -136,6 +137,17 @@ TraceStep ==
 
 TraceSpec ==
     Init /\ line = 1 /\ withinBudget = TRUE /\ TLCSet(1, 0) /\ [][TraceStep \/ Unseen \/ Unsaid]_<<vars, line, withinBudget>>
+
+\* Several records in one batch, which Next writes one after the other.
+WriteBatch(l) == LET count == Len(log'[l]) - LogEnd(l) IN count > 1 /\ LeaderWrite(l, count)
+
+\* Every step of an accepted trace is one of the module, or one of these: they are not in it.  Only so many lines are
+\* compared, since Next tries every offset.
+Compared == 2000
+More ==
+    \/ \E b \in Brokers : WriteBatch(b) \/ Recreate(b)
+    \/ \E l, f \in Brokers : \E i \in DOMAIN fetch[f] : RefuseStopped(l, f, i)
+StepsOfModule == [][line <= Compared => Next \/ More]_vars
 
 Milestone == line > Length \/ (line > 1 /\ Step(line - 1)[1] = "BecomeLeader")
 Promises ==

@@ -49,6 +49,22 @@ def test_a_missing_line_is_noticed_by_what_it_did(tmp_path: Path) -> None:
     assert any("highWatermark" in line for line in found.before)
 
 
+def test_a_step_that_the_module_does_not_have_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An accepted trace goes through [Next]_vars: here the module has no step for the first line."""
+    shutil.copytree(FOLDER / "hw_truncation", tmp_path / "hw_truncation")
+    module = tmp_path / "hw_truncation" / "HwTruncation.tla"
+    text = module.read_text()
+    assert text.count("LeaderWrite(l, 1)") == 1
+    module.write_text(text.replace("LeaderWrite(l, 1)", "FALSE"))
+    monkeypatch.setattr("highwater.spec.trace.FOLDER", tmp_path)
+    steps = read_trace(FAILOVER)
+    found = validate(tmp_path, steps)
+    assert found.verdict is Verdict.INVALID
+    assert found.line is not None
+    assert found.reason.startswith("LeaderWrite of 1 with count 1")
+    assert "a step that the module does not have" in found.reason
+
+
 @pytest.mark.parametrize(
     ("action", "part", "name", "value"),
     [
