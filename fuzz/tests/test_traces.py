@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 
 from highwater.conformance.targets.reference import ReferenceCluster
@@ -72,6 +73,19 @@ def test_the_model_detects_a_changed_line(tmp_path: Path, model: str, how: str, 
     steps, words = mutated_trace(model, how, seed)
     found = validate_steps(tmp_path, model, renumber(steps))
     assert (found.verdict, found.model) == (Verdict.INVALID, model), words
+
+
+@pytest.mark.parametrize("model", ["eager_rebalance", "cooperative_rebalance"])
+def test_a_commit_for_the_partition_of_another_member_is_detected(tmp_path: Path, model: str) -> None:
+    """The coordinator accepts it, since it compares only member and generation."""
+    steps = run_of(model)
+    at = max(n for n, step in enumerate(steps) if step.action == "HandleCommit" and step.choices["result"] == "NONE")
+    own = steps[at].choices["partitions"]
+    others = {part for step in steps if step.action == "HandleCommit" for part in step.choices["partitions"]} - {*own}
+    changed = msgspec.structs.replace(steps[at], choices={**steps[at].choices, "partitions": sorted(others)[:1]})
+    found = validate_steps(tmp_path, model, [*steps[:at], changed, *steps[at + 1 :]])
+    assert (found.verdict, found.model) == (Verdict.INVALID, model)
+    assert "HandleCommit" in found.reason
 
 
 def test_the_crash_of_a_member_is_recorded_for_the_member() -> None:

@@ -63,7 +63,8 @@ class GroupTrace:
         """Trace the commit of a member; a client without a member id is not part of the specification."""
         if self._context.out.tracing and group is not None and body.member_id:
             choices = {"member_id": body.member_id, "asked_generation": body.generation_id_or_member_epoch}
-            self._write(group, "HandleCommit", choices | {"result": error.name})
+            partitions = [f"{topic.name}-{part.partition_index}" for topic in body.topics for part in topic.partitions]
+            self._write(group, "HandleCommit", choices | {"result": error.name, "partitions": partitions})
 
     def failover(self, group: Group) -> None:
         if self._context.out.tracing:

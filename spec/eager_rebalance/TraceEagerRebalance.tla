@@ -55,7 +55,8 @@ Request(s) ==
     CASE s[1] = "HandleJoin"   -> [call EXCEPT !.id = Id(s[7])]
       [] s[1] = "HandleSync"   -> [call EXCEPT !.kind = "SyncGroup", !.id = Id(s[6]), !.generation = s[7],
                                                !.assignment = IF Id(s[6]) = group.leader THEN AssignmentOf(s[9]) ELSE None]
-      [] s[1] = "HandleCommit" -> [call EXCEPT !.kind = "OffsetCommit", !.id = Id(s[6]), !.generation = s[7]]
+      [] s[1] = "HandleCommit" -> [call EXCEPT !.kind = "OffsetCommit", !.id = Id(s[6]), !.generation = s[7],
+                                               !.partitions = s[9]]
 
 AtWork == {call \in calls : call.at = "sent"}
 
@@ -163,7 +164,11 @@ StoreFailed ==
 -----------------------------------------------------------------------------
 (* Commits, sessions, failover *)
 
-IsHandleCommit(result) == \E call \in AtWork : HandleCommit(call) /\ CommitAccepted(call) = (result = "NONE")
+\* A member commits only for partitions that its coordinator assigned to it, although the coordinator does not check that.
+IsHandleCommit(result, partitions) == \E call \in AtWork :
+    /\ HandleCommit(call)
+    /\ CommitAccepted(call) = (result = "NONE")
+    /\ result = "NONE" => \A p \in partitions : p \in Partitions /\ group.assignment[p] = call.id
 
 \* A group without members becomes Empty when the rebalance ends; issued ids may delay that.
 Leave(gone) ==
@@ -235,7 +240,7 @@ InSpec(s) ==
       [] s[1] = "HandleSync"     -> IsHandleSync(s[8], s[9])
       [] s[1] = "LeaderSync"     -> IsLeaderSync(Content(s[4], s[5], s[6], s[7]))
       [] s[1] = "StoreFailed"    -> StoreFailed
-      [] s[1] = "HandleCommit"   -> IsHandleCommit(s[8])
+      [] s[1] = "HandleCommit"   -> IsHandleCommit(s[8], s[9])
       [] s[1] = "ExpireSession"  -> IsExpireSession(Id(s[6]))
       [] s[1] = "Expel"          -> Id(s[6]) \in group.members /\ Leave({Id(s[6])})
       [] s[1] = "ExpireUnsynced" -> IsExpireUnsynced
