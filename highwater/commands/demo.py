@@ -208,7 +208,8 @@ class Demo:
         folder.mkdir()
         result = run_fuzz("reference", FUZZ_SECONDS, 1, folder)
         write_json(self.folder / "fuzz.json", result)
-        self._expect(not result["findings"], "the fuzzer has findings")
+        findings = "; ".join(f"{found['id']}: {found['message']}" for found in result["findings"])
+        self._expect(not findings, f"the fuzzer has findings in {folder}: {findings}")
         return f"{result['cases']:,} cases, {len(result['findings'])} findings"
 
     def break_cluster(self, fault_test: FaultTest) -> str:

@@ -1,5 +1,6 @@
 """Batches are decoded before they are stored: one that no reader could read is refused, and the log is unchanged."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -12,12 +13,12 @@ from highwater.reference.wire.invalid_batches import InvalidBatch, invalid_batch
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from highwater.reference.wire.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from highwater.reference.wire.record_scan import scan_records
-from highwater.reference.wire.records import batch_headers, build_batch, decode_records
+from highwater.reference.wire.record_scan import MAX_INT64, MIN_INT64, scan_records
+from highwater.reference.wire.records import NewRecord, batch_headers, build_batch, decode_records
 
 NOW_MS = WALL_CLOCK_START_MS
 TEN_YEARS_MS = 10 * 365 * 24 * 3_600_000
-MAX_TIMESTAMP_AT = 35
+BASE_TIMESTAMP_AT, MAX_TIMESTAMP_AT = 27, 35
 BATCHES = invalid_batches(NOW_MS)
 names = pytest.mark.parametrize("invalid", BATCHES, ids=[each.name for each in BATCHES])
 
@@ -71,6 +72,16 @@ def test_an_invalid_batch_is_refused_and_changes_nothing(world: Simulated, inval
     assert (answer.error_code, answer.base_offset) == (invalid.errors[0], -1)
     assert world.end_offset("t") == end
     assert produce(world, build_batch([(NOW_MS, None, b"good", ())])).base_offset == end
+
+
+@pytest.mark.parametrize(("base", "delta"), [(MAX_INT64, 1), (MIN_INT64, -1), (MIN_INT64, -(2**63))])
+def test_a_timestamp_that_does_not_fit_into_64_bits_is_refused(world: Simulated, base: int, delta: int) -> None:
+    """Found by the fuzzer: the largest timestamp could not be written into the header of the batch."""
+    records: list[NewRecord] = [(0, None, b"first", ()), (delta, None, b"second", ())]
+    batch = with_bytes(build_batch(records), BASE_TIMESTAMP_AT, struct.pack(">q", base))
+    end = world.end_offset("t")
+    assert produce(world, batch).error_code == ErrorCode.INVALID_RECORD
+    assert world.end_offset("t") == end
 
 
 @pytest.mark.parametrize("codec", Compression)

@@ -11,6 +11,8 @@ from highwater.reference.wire.records import DEFAULT_MAX_BYTES, HEADER_SIZE, MIN
 from highwater.reference.wire.varint import ZIGZAG, read_varint, read_varlong
 
 CONTINUED: Final = 0x80
+MIN_INT64: Final = -(2**63)
+MAX_INT64: Final = 2**63 - 1
 
 
 class Scan(NamedTuple):
@@ -80,7 +82,10 @@ def _scan(data: bytes, header: BatchHeader) -> Scan:
             raise InvalidBatchError(f"record {index} ends at byte {position}, by its length at {end}")
     if position != len(data):
         raise InvalidBatchError(f"the last record ends at byte {position} of {len(data)}")
-    return Scan(header.base_timestamp + min(deltas), header.base_timestamp + max(deltas), tuple(keyless))
+    smallest, largest = header.base_timestamp + min(deltas), header.base_timestamp + max(deltas)
+    if smallest < MIN_INT64 or largest > MAX_INT64:
+        raise InvalidBatchError(f"timestamps from {smallest} to {largest} do not fit into 64 bits")
+    return Scan(smallest, largest, tuple(keyless))
 
 
 def _skip_bytes(data: bytes, position: int) -> int:
