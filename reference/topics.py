@@ -11,7 +11,7 @@ from hashlib import sha256
 from highwater.reference.admin.describe_configs import DEFAULT_SOURCE, TOPIC_SOURCE
 from highwater.reference.configuration.topic_values import SETTINGS
 from highwater.reference.configuration.topics import ROOT as CONFIGS
-from highwater.reference.configuration.topics import TopicConfigs, config_path
+from highwater.reference.configuration.topics import TopicConfigs, config_path, parsed
 from highwater.reference.context import Context, from_json, to_json
 from highwater.reference.controller.cluster import DELETE_TOPICS, TOPICS, parse_topic
 from highwater.reference.controller.controller import Controller
@@ -120,7 +120,10 @@ class Topics:
 
     def _plan(self, topic: CreatableTopic) -> NewTopic:
         """Return the topic to create; raise RefusedTopicError if it cannot be."""
-        settings = {config.name: config.value or "" for config in topic.configs}
+        settings = {config.name: config.value for config in topic.configs if config.value is not None}
+        if len(settings) < len(topic.configs):
+            message = "The request names a config more than once, or a config without a value."
+            raise RefusedTopicError(ErrorCode.INVALID_CONFIG, message)
         self.check_settings(settings)
         if not is_legal_name(topic.name):
             raise RefusedTopicError(
@@ -169,15 +172,19 @@ class Topics:
         self._purgatory.finish(ticket)
         return [name for name, each in pending.items() if not each.done]
 
-    def check_settings(self, settings: dict[str, str]) -> None:
-        """Raise RefusedTopicError for an unknown setting or an invalid value."""
+    def check_settings(self, settings: Mapping[str, str]) -> None:
+        """Raise RefusedTopicError for an unknown setting, an invalid value, or values that exclude each other."""
         for name, value in settings.items():
-            if name not in self._configs.defaults:
+            if name not in SETTINGS:
                 raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"The topic config {name} is unknown.")
             if not SETTINGS[name].is_valid(value):
-                raise RefusedTopicError(
-                    ErrorCode.INVALID_CONFIG, f"The topic config {name} cannot have the value {value!r}."
-                )
+                allowed = SETTINGS[name].allowed.text
+                message = f"The topic config {name} cannot have the value {value!r}. The value must be {allowed}."
+                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, message)
+        effective = self._configs.defaults | parsed(dict(settings))
+        if int(effective["min.compaction.lag.ms"]) > int(effective["max.compaction.lag.ms"]):
+            message = "min.compaction.lag.ms must not be larger than max.compaction.lag.ms."
+            raise RefusedTopicError(ErrorCode.INVALID_CONFIG, message)
 
     def _topic_id(self, name: str) -> bytes:
         """Return a unique id of 16 bytes without randomness: a hash of cluster, broker, broker epoch, name and time."""

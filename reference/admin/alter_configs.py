@@ -8,6 +8,7 @@ from enum import IntEnum
 from functools import partial
 
 from highwater.reference.admin.describe_configs import TOPIC_RESOURCE
+from highwater.reference.configuration.topic_values import SETTINGS, Type
 from highwater.reference.configuration.topics import TopicConfigs, config_path
 from highwater.reference.context import from_json, to_json
 from highwater.reference.effects import Request
@@ -29,7 +30,7 @@ from highwater.reference.wire.messages.configs import (
 )
 
 Settings = dict[str, str]
-LISTS = {"cleanup.policy"}
+LISTS = {name for name, setting in SETTINGS.items() if setting.type is Type.LIST}
 
 
 class Operation(IntEnum):

@@ -78,7 +78,7 @@ class DescribeConfigs:
             config_source=source,
             synonyms=synonyms if body.include_synonyms else (),
             config_type=SETTINGS[name].type,
-            documentation=SETTINGS[name].documentation if body.include_documentation else None,
+            documentation=SETTINGS[name].description if body.include_documentation else None,
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from highwater.reference.configuration.broker import BrokerConfig
-from highwater.reference.configuration.topic_values import INT64_MAX
+from highwater.reference.configuration.topic_values import SETTINGS, UNLIMITED
 from highwater.reference.context import from_json
 from highwater.reference.storage.log import LogConfig
 from highwater.reference.store.client import StoreClient
@@ -17,31 +17,23 @@ def config_path(topic: str) -> str:
     return f"{ROOT}/{topic}"
 
 
+def default_values(broker: BrokerConfig) -> dict[str, str]:
+    """Return every topic setting with its value for a topic without overrides."""
+    return {name: static_value(broker, setting.broker) or setting.default for name, setting in SETTINGS.items()}
+
+
+def static_value(broker: BrokerConfig, name: str) -> str:
+    """Return a value of BrokerConfig by its name in Apache Kafka; empty if there is none of that name."""
+    value = getattr(broker, name.replace(".", "_"), "")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class TopicConfigs:
     """A cache of topic overrides, updated by a watch; keys and values are strings, as in CreateTopics."""
 
     def __init__(self, broker: BrokerConfig) -> None:
         self._topics: dict[str, dict[str, str]] = {}
-        # Every topic setting that this broker supports, with its default.
-        self.defaults: Final = {
-            "cleanup.policy": "delete",
-            "compression.type": "producer",
-            "delete.retention.ms": str(broker.log_cleaner_delete_retention_ms),
-            "index.interval.bytes": str(broker.log_index_interval_bytes),
-            "max.message.bytes": str(broker.message_max_bytes),
-            "message.timestamp.after.max.ms": str(INT64_MAX),
-            "message.timestamp.before.max.ms": str(INT64_MAX),
-            "message.timestamp.type": broker.log_message_timestamp_type,
-            "min.cleanable.dirty.ratio": str(broker.log_cleaner_min_cleanable_ratio),
-            "min.compaction.lag.ms": str(broker.log_cleaner_min_compaction_lag_ms),
-            "min.insync.replicas": str(broker.min_insync_replicas),
-            "retention.bytes": str(broker.log_retention_bytes),
-            "retention.ms": str(broker.log_retention_ms),
-            "segment.bytes": str(broker.log_segment_bytes),
-            "segment.index.bytes": str(broker.log_index_size_max_bytes),
-            "segment.ms": str(broker.log_roll_ms),
-            "unclean.leader.election.enable": str(broker.unclean_leader_election_enable).lower(),
-        }
+        self.defaults: Final = default_values(broker)
 
     def overrides(self, topic: str) -> dict[str, str]:
         return self._topics.get(topic, {})
@@ -49,13 +41,24 @@ class TopicConfigs:
     def value(self, topic: str, key: str) -> str:
         return self.overrides(topic).get(key) or self.defaults[key]
 
+    def is_true(self, topic: str, key: str) -> bool:
+        return self.value(topic, key) == "true"
+
     def min_insync_replicas(self, topic: str) -> int:
         return int(self.value(topic, "min.insync.replicas"))
 
     def timestamp_limits_ms(self, topic: str) -> tuple[int, int]:
-        """Return how much older, and how much newer, than the broker's clock a timestamp may be (KIP-937)."""
-        before, after = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
-        return int(self.value(topic, before)), int(self.value(topic, after))
+        """Return how much older, and how much newer, than the broker's clock a timestamp may be (KIP-937).
+
+        The older setting, one limit for both, applies where the newer one has its default (Apache
+        Kafka 3.9, LogConfig).
+        """
+        both = self.value(topic, "message.timestamp.difference.max.ms")
+        before, after = (
+            self.value(topic, f"message.timestamp.{side}.max.ms").replace(UNLIMITED, both)
+            for side in ("before", "after")
+        )
+        return int(before), int(after)
 
     def max_message_bytes(self, topic: str) -> int:
         return int(self.value(topic, "max.message.bytes"))
@@ -76,6 +79,10 @@ class TopicConfigs:
             retention_bytes=number("retention.bytes"),
             delete_retention_ms=number("delete.retention.ms"),
             min_compaction_lag_ms=number("min.compaction.lag.ms"),
+            max_compaction_lag_ms=number("max.compaction.lag.ms"),
+            segment_jitter_ms=number("segment.jitter.ms"),
+            flush_messages=number("flush.messages"),
+            message_downconversion_enable=self.is_true(topic, "message.downconversion.enable"),
             min_cleanable_dirty_ratio=self._number(topic, "min.cleanable.dirty.ratio", float),
         )
 
@@ -92,7 +99,7 @@ class TopicConfigs:
     async def refresh(self, store: StoreClient, topic: str) -> None:
         reply = await store.get(config_path(topic))
         if reply.data:
-            self._topics[topic] = from_json(reply.data)
+            self._topics[topic] = parsed(from_json(reply.data))
 
     async def on_event(self, store: StoreClient, event: WatchEvent) -> None:
         topic = event.path.removeprefix(ROOT + "/")
@@ -100,3 +107,8 @@ class TopicConfigs:
             self._topics.pop(topic, None)
         elif event.path != ROOT:
             await self.refresh(store, topic)
+
+
+def parsed(settings: dict[str, str]) -> dict[str, str]:
+    """Return the settings of a topic as they apply: a client may have set " 5 " or "TRUE"."""
+    return {name: SETTINGS[name].parse(value) if name in SETTINGS else value for name, value in settings.items()}

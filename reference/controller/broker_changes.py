@@ -149,7 +149,7 @@ class BrokerChanges:
 
     def _elect(self, key: Key, state: PartitionState) -> PartitionState | None:
         controller_context = self._controller_context
-        unclean = controller_context.configs.value(key[0], "unclean.leader.election.enable") == "true"
+        unclean = controller_context.configs.is_true(key[0], "unclean.leader.election.enable")
         allowed = unclean or not controller_context.broker_context.guards.elect_from_isr
         return elect_offline(
             state, controller_context.cluster.replicas(key), controller_context.cluster.live(key), unclean=allowed

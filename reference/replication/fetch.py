@@ -123,9 +123,22 @@ class FetchHandler:
         if request.api_version < RECORD_BATCHES_SINCE:
             # Clients older than 0.11 read message sets, not record batches (KIP-98).
             magic = int(request.api_version >= TIMESTAMPS_SINCE)
-            responses = _map_partitions(responses, lambda part: _down_converted(part, magic))
+            responses = _map_partitions(self._refuse_conversion(responses), lambda part: _down_converted(part, magic))
         session_id = fetch_context.session.session_id if fetch_context.session else NO_SESSION
         return FetchResponse(session_id=session_id, responses=responses)
+
+    def _refuse_conversion(self, topics: tuple[FetchableTopicResponse, ...]) -> tuple[FetchableTopicResponse, ...]:
+        """Replace the records of topics with message.downconversion.enable=false by UNSUPPORTED_VERSION (KIP-283)."""
+
+        def change(topic: str, part: PartitionData) -> PartitionData:
+            partition = self._replicas.partitions.get((topic, part.partition_index))
+            if partition is None or part.error_code or partition.log.config.message_downconversion_enable:
+                return part
+            return replace(part, records=b"", error_code=ErrorCode.UNSUPPORTED_VERSION)
+
+        return tuple(
+            replace(topic, partitions=tuple(change(topic.topic, part) for part in topic.partitions)) for topic in topics
+        )
 
     def _wait_for_data(self, fetch_context: FetchContext, wait_ms: int) -> Pending[bool]:
         """Resolve with True when a partition has new readable records, with False after `wait_ms`."""

@@ -6,7 +6,7 @@ from highwater.reference.effects import Flush
 from highwater.reference.replication.partition import Partition
 from highwater.reference.replication.replica_manager import Key, ReplicaManager
 from highwater.reference.storage.checkpoints import Checkpoint
-from highwater.reference.storage.cleaner import Cleaning, clean, cleanable_end, dirty_ratio, install
+from highwater.reference.storage.cleaner import Cleaning, clean, cleanable_end, dirty_ratio, install, is_overdue
 
 RETENTION = "log-retention"
 CLEANER = "log-cleaner"
@@ -67,19 +67,24 @@ class LogMaintenance:
             self._cleaning = key, cleaning
             self._context.out.add(Flush(cleaning.paths, CLEANED))
 
+    def cleaned_until(self, topic: str, partition: int) -> int:
+        """Return the first offset that is not compacted yet."""
+        return self._cleaned.get((topic, partition), 0)
+
     def _first_dirty(self, partition: Partition) -> int:
         """Return the first offset not cleaned yet; 0 if a truncation has removed cleaned records."""
-        found = self._cleaned.get((partition.topic, partition.partition), 0)
+        found = self.cleaned_until(partition.topic, partition.partition)
         return found if found <= partition.log.log_end_offset else 0
 
     def _candidate(self, partition: Partition) -> list[tuple[float, Key, int]]:
         log = partition.log
         if "compact" not in log.config.cleanup_policy or partition.offline:
             return []
-        end = cleanable_end(log, self._context.now.wall_ms, partition.high_watermark)
-        ratio = dirty_ratio(log, self._first_dirty(partition), end)
-        enough = ratio > 0 and ratio >= log.config.min_cleanable_dirty_ratio
-        return [(ratio, (partition.topic, partition.partition), end)] if enough else []
+        wall_ms, first_dirty = self._context.now.wall_ms, self._first_dirty(partition)
+        end = cleanable_end(log, wall_ms, partition.high_watermark)
+        ratio = dirty_ratio(log, first_dirty, end)
+        enough = ratio >= log.config.min_cleanable_dirty_ratio or is_overdue(log, first_dirty, end, wall_ms)
+        return [(ratio, (partition.topic, partition.partition), end)] if ratio > 0 and enough else []
 
     def complete(self, token: str) -> None:
         if token == self._checkpoint.token:

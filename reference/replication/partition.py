@@ -244,8 +244,8 @@ class Partition:
         return base_offset
 
     def _flush_if_due(self) -> None:
-        """Flush after log.flush.interval.messages (kafka-0.7-design, "Writes"); a timer does the flush by time."""
-        if self.log.unflushed_messages >= self._context.config.log_flush_interval_messages:
+        """Flush after flush.messages records (kafka-0.7-design, "Writes"); a timer does the flush by time."""
+        if self.log.unflushed_messages >= self.log.config.flush_messages:
             self.on_flush_due()
 
     def committed(self, required_offset: int, timeout_ms: int) -> Pending[ErrorCode]:

@@ -47,6 +47,12 @@ def dirty_ratio(log: Log, first_dirty: int, end: int) -> float:
     return dirty / (clean + dirty) if dirty else 0.0
 
 
+def is_overdue(log: Log, first_dirty: int, end: int, wall_ms: int) -> bool:
+    """Return whether a dirty record is older than max.compaction.lag.ms (KIP-354; LogCleanerManager)."""
+    oldest = [s.first_timestamp for s in log.segments if first_dirty <= s.base_offset < end and s.first_timestamp >= 0]
+    return min(oldest, default=wall_ms) < wall_ms - log.config.max_compaction_lag_ms
+
+
 def clean(log: Log, first_dirty: int, end: int, wall_ms: int) -> Cleaning:
     """Write cleaned copies of all segments below `end`."""
     latest, end = _latest_offsets(log, first_dirty, end)

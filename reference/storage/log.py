@@ -6,6 +6,8 @@ Appended bytes are in the page cache; all records below `recovery_point` have be
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
 
 from highwater.reference.storage.corruption import DamagedDataError
 from highwater.reference.storage.filesystem import FileSystem
@@ -30,6 +32,8 @@ from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.log_entries import decode_entry, entries, entry_crc_valid
 from highwater.reference.wire.records import BatchHeader, Record, read_batch_header, stamp
 
+INT64_MAX: Final = (1 << 63) - 1
+
 
 class OffsetOutOfRangeError(Exception):
     """The offset is below the log start or above the log end."""
@@ -52,7 +56,25 @@ class LogConfig:
     retention_bytes: int = -1
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
     min_cleanable_dirty_ratio: float = 0.5
+    segment_jitter_ms: int = 0
+    flush_messages: int = INT64_MAX
+    message_downconversion_enable: bool = True
+
+    def jitter_ms(self, segment: str) -> int:
+        """Return by how much earlier than `segment_ms` a segment closes: from 0 to below `segment_jitter_ms`.
+
+        The jitter keeps segments that were started together from closing together (LogConfig.randomSegmentJitter in
+        Apache Kafka). It is a hash of the path, so that a run can be repeated.
+        """
+        return crc32(segment.encode()) % max(min(self.segment_jitter_ms, self.segment_ms), 1)
+
+    @property
+    def max_segment_ms(self) -> int:
+        """The age at which a segment closes, without jitter: compaction cannot clean an active segment (KIP-354)."""
+        compact = "compact" in self.cleanup_policy
+        return min(self.max_compaction_lag_ms, self.segment_ms) if compact else self.segment_ms
 
 
 class Log:
@@ -201,7 +223,8 @@ class Log:
         if config.segment_ms < 0 or not active.size:
             return False
         first = active.first_timestamp
-        return first >= 0 and header.max_timestamp - first > config.segment_ms
+        limit_ms = config.max_segment_ms - config.jitter_ms(active.path)
+        return first >= 0 and header.max_timestamp - first > limit_ms
 
     # -- appending -------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """Rolling and retention by size and by record timestamps (kafka-0.7-design, "Deletes"; "Writes")."""
 
 import struct
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -30,6 +32,26 @@ def bases(log: Log) -> list[int]:
 
 def test_a_segment_is_rolled_when_its_records_span_the_time() -> None:
     assert bases(filled(LogConfig(segment_ms=3 * DAY_MS))) == [0, 4, 8]
+
+
+def test_jitter_closes_segments_earlier_but_not_together() -> None:
+    without, with_jitter = (
+        LogConfig(segment_ms=4 * DAY_MS),
+        LogConfig(segment_ms=4 * DAY_MS, segment_jitter_ms=3 * DAY_MS),
+    )
+    assert bases(filled(without, range(40))) == list(range(0, 40, 5))
+    closed = bases(filled(with_jitter, range(40)))
+    spans = {after - before for before, after in pairwise(closed)}
+    assert spans <= {2, 3, 4, 5}
+    assert len(spans) > 1
+    assert closed == bases(filled(with_jitter, range(40))), "a run can be repeated"
+
+
+def test_a_compacted_segment_closes_after_the_maximum_compaction_lag() -> None:
+    """Otherwise its records would never become compactable (KIP-354)."""
+    lag = LogConfig(segment_ms=90 * DAY_MS, max_compaction_lag_ms=3 * DAY_MS, cleanup_policy=frozenset({"compact"}))
+    assert bases(filled(lag)) == [0, 4, 8]
+    assert bases(filled(replace(lag, cleanup_policy=frozenset({"delete"})))) == [0]
 
 
 def test_a_clock_that_jumps_back_rolls_nothing() -> None:

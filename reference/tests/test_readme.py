@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from highwater.reference.settings_table import README, update_table
+
 REFERENCE = Path(__file__).parent.parent
 ROOT = REFERENCE.parent
 ROWS = [
@@ -38,6 +40,11 @@ def test_every_scenario_is_listed_in_the_table() -> None:
     scenarios = set((ROOT / "fuzz" / "scenarios").rglob("*.txt"))
     partners = {_without_variant(path) for path in listed}
     assert {path.name for path in scenarios if _without_variant(path) not in partners} == set()
+
+
+def test_the_table_of_settings_is_fresh() -> None:
+    text = README.read_text()
+    assert update_table(text) == text, "run python -m highwater.reference.settings_table"
 
 
 def _without_variant(path: Path) -> str:

@@ -228,10 +228,47 @@ def test_retention_and_compaction_follow_the_topic_settings() -> None:
     assert left == [7, 8, 9], "the last of each key, and the active segment"
 
 
-def test_a_flush_starts_after_log_flush_interval_messages() -> None:
-    cluster = Cluster(log_flush_interval_messages=3)
-    cluster.world.run_until(cluster.world.now_ms + 1_000)
+def test_an_old_dirty_record_is_compacted_below_the_dirty_ratio() -> None:
+    """KIP-354: max.compaction.lag.ms."""
+    cluster = Cluster(log_cleaner_backoff_ms=500)
+    common = {"cleanup_policy": "compact", "segment_bytes": "200", "min_cleanable_dirty_ratio": "1"}
+    cluster.create("old", max_compaction_lag_ms="1000", **common)
+    cluster.create("new", **common)
+    for number in range(8):
+        for topic in ("old", "new"):
+            cluster.produce(topic, batch(b"%d" % number + bytes(100), b"ab"[number % 2 : number % 2 + 1]))
+    cluster.world.run_until(cluster.world.now_ms + 5_000)
+    assert cluster.broker.maintenance.cleaned_until("old", 0) == 7
+    cluster.produce("old", batch(b"8" + bytes(100), b"a"))
+    cluster.produce("new", batch(b"8" + bytes(100), b"a"))
+    cluster.world.run_until(cluster.world.now_ms + 5_000)
+    assert cluster.broker.maintenance.cleaned_until("old", 0) == 8, "a dirty share of one in eight is enough now"
+    assert cluster.broker.maintenance.cleaned_until("new", 0) == 7
+
+
+def test_down_conversion_can_be_disabled() -> None:
+    """KIP-283: a broker need not convert for clients that are too old."""
+    cluster = Cluster()
     cluster.create("t")
+    cluster.create("new", message_downconversion_enable="false")
+    for topic in ("t", "new"):
+        cluster.produce(topic, batch(b"value"))
+    assert [cluster.fetch(topic, version=3).error_code for topic in ("t", "new")] == [
+        ErrorCode.NONE,
+        ErrorCode.UNSUPPORTED_VERSION,
+    ]
+    assert cluster.fetch("new", version=4).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("broker", "topic"),
+    [({"log_flush_interval_messages": 3}, {}), ({}, {"flush_messages": "3"})],
+    ids=["broker", "topic"],
+)
+def test_a_flush_starts_after_flush_messages_records(broker: dict[str, Any], topic: dict[str, str]) -> None:
+    cluster = Cluster(**broker)
+    cluster.world.run_until(cluster.world.now_ms + 1_000)
+    cluster.create("t", **topic)
     log = cluster.broker.replicas.partitions["t", 0].log
     path = log.segments[-1].path
     for number in range(3):

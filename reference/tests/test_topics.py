@@ -1,10 +1,13 @@
 """Topics are created, extended and deleted by administrative requests."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from highwater.reference.configuration.topic_values import SETTINGS
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.topic_values import INT64_MAX, SETTINGS
 from highwater.reference.configuration.topics import TopicConfigs
 from highwater.reference.replication.partition import Role
 from highwater.reference.tests.simulated import Simulated
@@ -24,6 +27,7 @@ from highwater.reference.wire.messages.topics import (
 )
 
 TOPIC = "t"
+APACHE_KAFKA = Path(__file__).with_name("apache_kafka")
 UNKNOWN_ID = b"\x11" * 16
 
 
@@ -65,11 +69,76 @@ def test_invalid_replica_assignments_of_new_partitions_are_refused(world: Simula
         ("retention_ms", "9" * 5000),
         ("min_cleanable_dirty_ratio", "2"),
         ("min_cleanable_dirty_ratio", "nan"),
+        ("remote_storage_enable", "true"),
+        ("preallocate", "maybe"),
+        ("compression_gzip_level", "77"),
+        ("compression_gzip_level", "0"),
+        ("leader_replication_throttled_replicas", "x"),
+        ("max_compaction_lag_ms", "0"),
+        ("flush_messages", "0"),
+        ("segment_bytes", "13"),
+        ("segment_bytes", str(1 << 31)),
+        ("message_format_version", "new"),
     ],
 )
 def test_invalid_topic_settings_are_refused(world: Simulated, name: str, value: str) -> None:
     assert create(world, **{name: value}) is ErrorCode.INVALID_CONFIG
     assert "new" not in world.broker().cache.topics
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("leader_replication_throttled_replicas", "*"),
+        ("follower_replication_throttled_replicas", "0:1,1:2"),
+        ("leader_replication_throttled_replicas", ""),
+        ("local_retention_ms", "999999999999"),
+        ("message_format_version", "1.1"),
+        ("message_format_version", "0.10.0-IV1"),
+        ("remote_storage_enable", "False"),
+        ("unclean_leader_election_enable", "TRUE"),
+        ("retention_ms", " 5 "),
+    ],
+)
+def test_values_that_apache_kafka_accepts_are_accepted(world: Simulated, name: str, value: str) -> None:
+    assert create(world, **{name: value}) is ErrorCode.NONE
+    key = name.replace("_", ".")
+    in_effect = world.broker().configs.value("new", key)
+    assert in_effect == SETTINGS[key].parse(value)
+    assert in_effect.lower() == value.strip().lower()
+    assert in_effect not in {"TRUE", "False"}
+
+
+def test_the_minimum_compaction_lag_is_not_larger_than_the_maximum(world: Simulated) -> None:
+    assert create(world, min_compaction_lag_ms="9", max_compaction_lag_ms="8") is ErrorCode.INVALID_CONFIG
+    assert create(world, min_compaction_lag_ms="8", max_compaction_lag_ms="8") is ErrorCode.NONE
+
+
+def test_a_setting_without_a_value_or_named_twice_is_refused(world: Simulated) -> None:
+    for values in ((None,), ("5", "6")):
+        configs = tuple(CreatableTopicConfig(name="retention.ms", value=value) for value in values)
+        topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, configs=configs)
+        reply = world.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=2_000), 5)
+        assert reply.topics[0].error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_names_types_and_defaults_are_those_of_apache_kafka() -> None:
+    """But flush.ms: this broker flushes every second, because it does not count on replication alone."""
+    expected: dict[str, dict[str, Any]] = json.loads((APACHE_KAFKA / "settings.json").read_text())["topic"]
+    defaults = TopicConfigs(BrokerConfig(broker_id=1)).defaults | {"flush.ms": str(INT64_MAX)}
+    ours = {
+        name: {"type": setting.type, "default": defaults[name], "broker": setting.broker or None}
+        for name, setting in SETTINGS.items()
+    }
+    assert ours == expected
+    assert list(SETTINGS) == sorted(SETTINGS)
+
+
+def test_a_setting_without_effect_says_so_in_its_documentation() -> None:
+    described = {name: setting.description for name, setting in SETTINGS.items() if setting.unused}
+    assert "preallocate" in described
+    assert "retention.ms" not in described
+    assert all("Without effect here" in text for text in described.values())
 
 
 def test_every_topic_setting_has_a_validator_that_accepts_its_default(world: Simulated) -> None:
