@@ -9,6 +9,8 @@ from highwater.reference.admin.log_dirs import LogDirs
 from highwater.reference.admin.topic_partitions import TopicPartitions
 from highwater.reference.api_versions import API_VERSIONS, ApiVersionsHandler, ServedApi, by_key
 from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.brokers import ROOT as BROKER_CONFIGS
+from highwater.reference.configuration.brokers import BrokerConfigs
 from highwater.reference.configuration.topics import ROOT as CONFIGS
 from highwater.reference.configuration.topics import TopicConfigs
 from highwater.reference.context import Context, to_json
@@ -82,7 +84,8 @@ class Broker:
             on_resumed=self._on_session_resumed,
         )
         self.cache = MetadataCache()
-        self.configs = TopicConfigs(config)
+        self._broker_configs = BrokerConfigs(config)
+        self.configs = TopicConfigs(self._broker_configs)
         isr_changes = (
             ZkIsrManager(context, self.store)
             if config.isr_update == "zookeeper"
@@ -116,7 +119,7 @@ class Broker:
         controller_handlers = ControllerHandlers(self.controller, cache.name_of)
         topics = Topics(context, self.store, cache, self.configs, self.controller, self._purgatory)
         metadata = MetadataHandler(context, cache, topics, self.groups, self.transactions.store)
-        alter_configs = AlterConfigs(self.store, cache, self.configs, topics)
+        alter_configs = AlterConfigs(self.store, cache, self.configs, self._broker_configs, topics, self._apply_configs)
         committed = OffsetsCoordinator(context, self.groups, self._coordinator, cache)
         log_dirs = LogDirs(context, self.replicas)
         members = self._coordinator
@@ -144,7 +147,7 @@ class Broker:
                 "DeleteTopics": ServedApi(topics.delete, 0, 6),
                 "DeleteRecords": ServedApi(deletion.delete_records, 0, 2),
                 "OffsetForLeaderEpoch": ServedApi(offsets.offset_for_leader_epoch, 0, 4),
-                "DescribeConfigs": ServedApi(DescribeConfigs(self.config, cache, self.configs).describe, 0, 4),
+                "DescribeConfigs": ServedApi(DescribeConfigs(self._broker_configs, cache, self.configs).describe, 0, 4),
                 "AlterConfigs": ServedApi(alter_configs.replace, 0, 2),
                 "AlterReplicaLogDirs": ServedApi(log_dirs.alter, 0, 2),
                 "DescribeLogDirs": ServedApi(log_dirs.describe, 0, 4),
@@ -324,9 +327,10 @@ class Broker:
         if self._registered != self.store.session_id:  # the link broke during the registration
             await self._register()
             return
-        for path in (CONTROLLER, CONFIGS, self._registration):  # a restarted store has lost its watches
+        # A restarted store has lost its watches.
+        for path in (CONTROLLER, BROKER_CONFIGS, CONFIGS, self._registration):
             await self.store.watch(path)
-        await self.configs.load(self.store)
+        await self._load_configs()
         await self.controller.elect()
 
     async def _register(self) -> None:
@@ -334,9 +338,9 @@ class Broker:
             await self.store.ensure(root)
         for path, initial in ((CONTROLLER_EPOCH, 0), (PRODUCER_IDS, 0), (CLUSTER_ID, self.config.cluster_id)):
             await self.store.call(Create(path, to_json(initial)))
-        for path in (CONTROLLER, CONFIGS):
+        for path in (CONTROLLER, BROKER_CONFIGS, CONFIGS):
             await self.store.watch(path)
-        await self.configs.load(self.store)
+        await self._load_configs()
         path = self._registration
         config, unclean = self.config, not self.replicas.started_clean
         port = config.advertised_port or config.port
@@ -352,6 +356,32 @@ class Broker:
         await self.store.watch(path)
         spawn(self._drop_strays(session_id))
         await self.controller.elect()
+
+    # -- settings ----------------------------------------------------------------------------------
+
+    @property
+    def config_in_effect(self) -> BrokerConfig:
+        """The config file with the altered settings in place of its own (KIP-226)."""
+        return self._context.config
+
+    async def _load_configs(self) -> None:
+        await self._broker_configs.load(self.store)
+        await self.configs.load(self.store)
+        self._apply_configs()
+
+    async def _update_configs(self, event: WatchEvent) -> None:
+        await self._broker_configs.on_event(self.store, event)
+        await self.configs.on_event(self.store, event)
+        self._apply_configs()
+        if self.configs.is_true(event.path.removeprefix(CONFIGS + "/"), "unclean.leader.election.enable"):
+            self.controller.recover_leaders()
+
+    def _apply_configs(self) -> None:
+        self._context.config = self._broker_configs.in_effect
+        self.configs.refresh_defaults()
+        self.maintenance.refresh_configs()
+
+    # -- start -------------------------------------------------------------------------------------
 
     async def _drop_strays(self, session_id: int) -> None:
         """Delete stray replicas: those reassigned to other brokers while this broker was down or had no session.
@@ -388,7 +418,7 @@ class Broker:
             # no data, so the next registration is clean.
             self.replicas.started_clean = True
             self.controller.on_event(event)
-        elif event.path.startswith(CONFIGS + "/"):
-            spawn(self.configs.on_event(self.store, event))
+        elif event.path.startswith((BROKER_CONFIGS + "/", CONFIGS + "/")):
+            spawn(self._update_configs(event))
         else:
             self.controller.on_event(event)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from highwater.reference.admin.describe_configs import DEFAULT_SOURCE, TOPIC_SOURCE
+from highwater.reference.configuration.brokers import ROOT as BROKER_CONFIGS
 from highwater.reference.configuration.topic_values import SETTINGS
 from highwater.reference.configuration.topics import ROOT as CONFIGS
 from highwater.reference.configuration.topics import TopicConfigs, config_path, parsed
@@ -45,7 +45,7 @@ INTERNAL_TOPICS = {name: {"cleanup.policy": "compact"} for name in ("__consumer_
 MAX_PARTITIONS = 10_000
 
 
-class RefusedTopicError(Exception):
+class RefusedRequestError(Exception):
     def __init__(self, error: ErrorCode, message: str = "") -> None:
         super().__init__(message)
         self.error, self.message = error, message or None
@@ -61,13 +61,13 @@ class NewTopic:
     settings: dict[str, str]
 
 
-def timed_out(what: str) -> RefusedTopicError:
-    return RefusedTopicError(ErrorCode.REQUEST_TIMED_OUT, f"The topic is still being {what}.")
+def timed_out(what: str) -> RefusedRequestError:
+    return RefusedRequestError(ErrorCode.REQUEST_TIMED_OUT, f"The topic is still being {what}.")
 
 
-def store_lost() -> RefusedTopicError:
+def store_lost() -> RefusedRequestError:
     message = "The metadata store did not confirm the write, which may still take effect."
-    return RefusedTopicError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+    return RefusedRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
 
 def is_legal_name(name: str) -> bool:
@@ -97,15 +97,15 @@ class Topics:
         body: CreateTopicsRequest = request.body
         names = [topic.name for topic in body.topics]
         planned: dict[str, NewTopic] = {}
-        refused: dict[str, RefusedTopicError] = {}
+        refused: dict[str, RefusedRequestError] = {}
         for topic in body.topics:
             try:
                 if not self._controller.active:
-                    raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
+                    raise RefusedRequestError(ErrorCode.NOT_CONTROLLER)
                 if names.count(topic.name) > 1:
-                    raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
+                    raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
                 planned[topic.name] = self._plan(topic)
-            except RefusedTopicError as error:
+            except RefusedRequestError as error:
                 refused[topic.name] = error
         if not body.validate_only:
             refused |= await self._create_all(planned, body.timeout_ms)
@@ -119,27 +119,27 @@ class Topics:
         )
 
     def _plan(self, topic: CreatableTopic) -> NewTopic:
-        """Return the topic to create; raise RefusedTopicError if it cannot be."""
+        """Return the topic to create; raise RefusedRequestError if it cannot be."""
         settings = {config.name: config.value for config in topic.configs if config.value is not None}
         if len(settings) < len(topic.configs):
             message = "The request names a config more than once, or a config without a value."
-            raise RefusedTopicError(ErrorCode.INVALID_CONFIG, message)
+            raise RefusedRequestError(ErrorCode.INVALID_CONFIG, message)
         self.check_settings(settings)
         if not is_legal_name(topic.name):
-            raise RefusedTopicError(
+            raise RefusedRequestError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 "The topic name is not legal: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', but not '.' or '..'.",
             )
         if topic.name in self._cache.topics:
-            raise RefusedTopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name} already exists.")
+            raise RefusedRequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name} already exists.")
         return NewTopic(topic.name, self._topic_id(topic.name), self._assignment(topic), settings)
 
-    async def _create_all(self, planned: Mapping[str, NewTopic], wait_ms: int) -> dict[str, RefusedTopicError]:
+    async def _create_all(self, planned: Mapping[str, NewTopic], wait_ms: int) -> dict[str, RefusedRequestError]:
         """Write the topics to the store, all at once, and wait; return those that are not there, with the reason."""
         online = {name: self._controller.when_online(name, len(topic.assignment)) for name, topic in planned.items()}
         writes = {name: start_procedure(self._write, topic) for name, topic in planned.items()}
         errors = {name: await write for name, write in writes.items()}
-        refused = {name: RefusedTopicError(error) for name, error in errors.items() if error is not ErrorCode.NONE}
+        refused = {name: RefusedRequestError(error) for name, error in errors.items() if error is not ErrorCode.NONE}
         late = await self._still_open({name: online[name] for name in planned if name not in refused}, wait_ms)
         return refused | {name: timed_out("created") for name in late}
 
@@ -151,12 +151,9 @@ class Topics:
             num_partitions=len(topic.assignment),
             replication_factor=len(topic.assignment[0]),
             configs=tuple(
-                CreatableTopicConfigs(
-                    name=name,
-                    value=topic.settings.get(name, value),
-                    config_source=TOPIC_SOURCE if name in topic.settings else DEFAULT_SOURCE,
-                )
-                for name, value in self._configs.defaults.items()
+                CreatableTopicConfigs(name=name, value=found.value, config_source=found.source)
+                for name in SETTINGS
+                for _, found in self._configs.synonyms(name, parsed(topic.settings))[:1]
             ),
         )
 
@@ -173,18 +170,18 @@ class Topics:
         return [name for name, each in pending.items() if not each.done]
 
     def check_settings(self, settings: Mapping[str, str]) -> None:
-        """Raise RefusedTopicError for an unknown setting, an invalid value, or values that exclude each other."""
+        """Raise RefusedRequestError for an unknown setting, an invalid value, or values that exclude each other."""
         for name, value in settings.items():
             if name not in SETTINGS:
-                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, f"The topic config {name} is unknown.")
+                raise RefusedRequestError(ErrorCode.INVALID_CONFIG, f"The topic config {name} is unknown.")
             if not SETTINGS[name].is_valid(value):
                 allowed = SETTINGS[name].allowed.text
                 message = f"The topic config {name} cannot have the value {value!r}. The value must be {allowed}."
-                raise RefusedTopicError(ErrorCode.INVALID_CONFIG, message)
+                raise RefusedRequestError(ErrorCode.INVALID_CONFIG, message)
         effective = self._configs.defaults | parsed(dict(settings))
         if int(effective["min.compaction.lag.ms"]) > int(effective["max.compaction.lag.ms"]):
             message = "min.compaction.lag.ms must not be larger than max.compaction.lag.ms."
-            raise RefusedTopicError(ErrorCode.INVALID_CONFIG, message)
+            raise RefusedRequestError(ErrorCode.INVALID_CONFIG, message)
 
     def _topic_id(self, name: str) -> bytes:
         """Return a unique id of 16 bytes without randomness: a hash of cluster, broker, broker epoch, name and time."""
@@ -196,7 +193,7 @@ class Topics:
         brokers = sorted(self._cache.brokers)
         if topic.assignments:
             if topic.num_partitions != -1 or topic.replication_factor != -1:
-                raise RefusedTopicError(
+                raise RefusedRequestError(
                     ErrorCode.INVALID_REQUEST, "The request must have either counts or an assignment, not both."
                 )
             return self._manual({a.partition_index: tuple(a.broker_ids) for a in topic.assignments}, brokers)
@@ -204,11 +201,11 @@ class Topics:
         partitions = config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
         factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
         if not 0 < partitions <= MAX_PARTITIONS:
-            raise RefusedTopicError(
+            raise RefusedRequestError(
                 ErrorCode.INVALID_PARTITIONS, f"A topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}."
             )
         if not 0 < factor <= len(brokers):
-            raise RefusedTopicError(
+            raise RefusedRequestError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"The replication factor must be 1 to {len(brokers)}, the number of live brokers, not {factor}.",
             )
@@ -216,7 +213,7 @@ class Topics:
 
     def _manual(self, assignment: Assignment, brokers: list[int]) -> Assignment:
         if sorted(assignment) != list(range(len(assignment))):
-            raise RefusedTopicError(
+            raise RefusedRequestError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partition numbers must start at 0, without gaps or repetitions."
             )
         _check_replicas(assignment, brokers, len(assignment[0]))
@@ -265,7 +262,7 @@ class Topics:
             error, message = ErrorCode.NONE, None
             try:
                 await self._add_partitions(topic, validate_only=body.validate_only, wait_ms=body.timeout_ms)
-            except RefusedTopicError as refused:
+            except RefusedRequestError as refused:
                 error, message = refused.error, refused.message
             results.append(CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message))
         return CreatePartitionsResponse(results=tuple(results))
@@ -276,10 +273,10 @@ class Topics:
         online = self._controller.when_online(topic.name, topic.count)
         while True:
             if not self._controller.active:
-                raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
+                raise RefusedRequestError(ErrorCode.NOT_CONTROLLER)
             found = await self._store.get(path)
             if found.error or found.stat is None:
-                raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                raise RefusedRequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             existing = parse_topic(found.data).assignment
             changed = {**from_json(found.data), "partitions": {**existing, **self._more_partitions(topic, existing)}}
             if validate_only:
@@ -293,12 +290,14 @@ class Topics:
             raise timed_out("extended")
 
     def _more_partitions(self, topic: CreatePartitionsTopic, existing: Assignment) -> Assignment:
-        """Return the replicas of the new partitions; raise RefusedTopicError if there is none, or one is not valid."""
+        """Return the replicas of the new partitions; raise RefusedRequestError if there is none, or one is invalid."""
         more = topic.count - len(existing)
         if topic.count > MAX_PARTITIONS:
-            raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"A topic has at most {MAX_PARTITIONS} partitions.")
+            raise RefusedRequestError(ErrorCode.INVALID_PARTITIONS, f"A topic has at most {MAX_PARTITIONS} partitions.")
         if more <= 0:
-            raise RefusedTopicError(ErrorCode.INVALID_PARTITIONS, f"The topic already has {len(existing)} partitions.")
+            raise RefusedRequestError(
+                ErrorCode.INVALID_PARTITIONS, f"The topic already has {len(existing)} partitions."
+            )
         brokers = sorted(self._cache.brokers)
         if topic.assignments is None:
             factor = min(len(existing[0]), len(brokers))
@@ -307,7 +306,7 @@ class Topics:
         added = {len(existing) + slot: tuple(a.broker_ids) for slot, a in enumerate(topic.assignments)}
         if len(added) != more:
             message = f"The request adds {more} partitions, but has {len(added)} assignments."
-            raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+            raise RefusedRequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         _check_replicas(added, brokers, len(existing[0]))
         return added
 
@@ -322,11 +321,11 @@ class Topics:
         by_id = request.api_version >= TOPICS_BY_ID_SINCE
         states = body.topics if by_id else tuple(DeleteTopicState(name=name) for name in body.topic_names)
         names: dict[DeleteTopicState, str] = {}
-        refused: dict[DeleteTopicState, RefusedTopicError] = {}
+        refused: dict[DeleteTopicState, RefusedRequestError] = {}
         for state in states:
             try:
                 names[state] = self._topic_to_delete(state, states)
-            except RefusedTopicError as error:
+            except RefusedRequestError as error:
                 refused[state] = error
         topic_ids = {name: self._cache.topics[name].topic_id for name in names.values()}
         late = await self._delete_all(topic_ids, body.timeout_ms)
@@ -343,7 +342,7 @@ class Topics:
             )
         )
 
-    async def _delete_all(self, names: Iterable[str], wait_ms: int) -> dict[str, RefusedTopicError]:
+    async def _delete_all(self, names: Iterable[str], wait_ms: int) -> dict[str, RefusedRequestError]:
         """Ask the controller to delete the topics, and wait; return those that are still there, with the reason."""
         deleted = {name: self._controller.when_deleted(name) for name in names}
         writes = {name: start_procedure(self._store.ensure, f"{DELETE_TOPICS}/{name}") for name in deleted}
@@ -352,38 +351,38 @@ class Topics:
         return lost | {name: timed_out("deleted") for name in late}
 
     def _topic_to_delete(self, state: DeleteTopicState, states: tuple[DeleteTopicState, ...]) -> str:
-        """Return the name of the topic to delete; raise RefusedTopicError if it is unknown or ambiguous."""
+        """Return the name of the topic to delete; raise RefusedRequestError if it is unknown or ambiguous."""
         if not self._controller.active:
-            raise RefusedTopicError(ErrorCode.NOT_CONTROLLER)
+            raise RefusedRequestError(ErrorCode.NOT_CONTROLLER)
         if bool(state.name) == (state.topic_id != ZERO_UUID):
-            raise RefusedTopicError(
+            raise RefusedRequestError(
                 ErrorCode.INVALID_REQUEST, "The request must have either a topic name or a topic id, not both."
             )
         if states.count(state) > 1:
-            raise RefusedTopicError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
+            raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
         name = state.name or self._cache.name_of(state.topic_id)
         if name is None:
-            raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_ID)
+            raise RefusedRequestError(ErrorCode.UNKNOWN_TOPIC_ID)
         if name not in self._cache.topics:
-            raise RefusedTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise RefusedRequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return name
 
 
 TOPICS_BY_ID_SINCE = 6
-ROOTS = ("/brokers/ids", TOPICS, CONFIGS, DELETE_TOPICS)
+ROOTS = ("/brokers/ids", TOPICS, CONFIGS, BROKER_CONFIGS, DELETE_TOPICS)
 
 
 def _check_replicas(assignment: Assignment, brokers: list[int], factor: int) -> None:
-    """Raise RefusedTopicError unless every partition has `factor` different live brokers."""
+    """Raise RefusedRequestError unless every partition has `factor` different live brokers."""
     for number, replicas in assignment.items():
         if not replicas or not set(replicas) <= set(brokers) or len(set(replicas)) != len(replicas):
             message = f"The replicas of partition {number} must be different live brokers, not {list(replicas)}."
-            raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+            raise RefusedRequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         if len(replicas) != factor:
             message = (
                 f"Partition {number} has {len(replicas)} replicas, but the topic's other partitions have {factor}."
             )
-            raise RefusedTopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+            raise RefusedRequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def _first_broker(name: str, brokers: int) -> int:

@@ -1,11 +1,13 @@
-"""The configs of this broker as DescribeConfigs returns them: read-only, under the names of Apache Kafka."""
+"""The configs of this broker as DescribeConfigs returns them, under the names of Apache Kafka (KIP-226)."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.broker_values import DYNAMIC
+from highwater.reference.configuration.brokers import BrokerConfigs, ConfigSource, Layer, as_text
 from highwater.reference.configuration.topic_values import Type
 
 # The name in Apache Kafka where it differs; None if Kafka has no such config, or if the value is secret.
@@ -23,37 +25,50 @@ TYPES: Final[dict[type, Type]] = {bool: Type.BOOLEAN, int: Type.LONG, float: Typ
 
 @dataclass(frozen=True, slots=True)
 class BrokerSetting:
-    """One config; `configured`: set in the config file or on the command line of the broker."""
+    """One config: its values, the one in effect first, and whether it cannot be altered while the broker runs."""
 
-    value: str
+    layers: tuple[Layer, ...]
     type: Type
-    configured: bool
+    read_only: bool = True
+    documentation: str | None = None
 
 
-def broker_settings(config: BrokerConfig) -> dict[str, BrokerSetting]:
-    """Return the configs of the broker by name, sorted."""
-    listener = f"{config.security_protocol}://{config.host}"
-    settings = {
-        "listeners": BrokerSetting(f"{listener}:{config.port}", Type.LIST, configured=True),
-        "advertised.listeners": BrokerSetting(
-            f"{listener}:{config.advertised_port or config.port}", Type.LIST, configured=True
-        ),
+def broker_settings(brokers: BrokerConfigs) -> dict[str, BrokerSetting]:
+    """Return the configs of the broker by name, sorted; those that have no value are left out."""
+    dynamic = {name: _dynamic(name, tuple(brokers.layers(name))) for name in DYNAMIC}
+    found = {**_listeners(brokers.static), **_static(brokers.static), **dynamic}
+    return {name: setting for name, setting in sorted(found.items()) if setting.layers}
+
+
+def default_broker_settings(brokers: BrokerConfigs) -> dict[str, BrokerSetting]:
+    """Return the configs that are stored for all brokers."""
+    return {
+        name: _dynamic(name, (Layer(value, ConfigSource.DYNAMIC_DEFAULT_BROKER),))
+        for name, value in sorted(brokers.stored("").items())
     }
+
+
+def _dynamic(name: str, layers: tuple[Layer, ...]) -> BrokerSetting:
+    return BrokerSetting(layers, DYNAMIC[name].type, read_only=False, documentation=DYNAMIC[name].description)
+
+
+def _listeners(config: BrokerConfig) -> dict[str, BrokerSetting]:
+    listener = f"{config.security_protocol}://{config.host}"
+    ports = {"listeners": config.port, "advertised.listeners": config.advertised_port or config.port}
+    return {
+        name: BrokerSetting((Layer(f"{listener}:{port}", ConfigSource.STATIC_BROKER),), Type.LIST)
+        for name, port in ports.items()
+    }
+
+
+def _static(config: BrokerConfig) -> dict[str, BrokerSetting]:
+    settings = {}
     for field in msgspec.structs.fields(BrokerConfig):
         name = KAFKA_NAMES.get(field.name, field.name.replace("_", "."))
         if name is not None:
             value = getattr(config, field.name)
-            kind = TYPES.get(type(value), Type.STRING)
-            settings[name] = BrokerSetting(_text(value), kind, configured=value != field.default)
-    return dict(sorted(settings.items()))
-
-
-def _text(value: Any) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case tuple():
-            return ",".join(value)
-        case None:
-            return ""
-    return str(value)
+            layers = [Layer(as_text(value), ConfigSource.STATIC_BROKER)] if value != field.default else []
+            if field.default is not msgspec.NODEFAULT:
+                layers.append(Layer(as_text(field.default), ConfigSource.DEFAULT))
+            settings[name] = BrokerSetting(tuple(layers), TYPES.get(type(value), Type.STRING))
+    return settings

@@ -1,10 +1,10 @@
-"""Serve DescribeConfigs (key 32) for topics and for this broker (KIP-133, KIP-226)."""
+"""Serve DescribeConfigs (key 32) for topics, for this broker, and for all brokers (KIP-133, KIP-226)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from highwater.reference.admin.broker_settings import BrokerSetting, broker_settings
-from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.admin.broker_settings import BrokerSetting, broker_settings, default_broker_settings
+from highwater.reference.configuration.brokers import BrokerConfigs, Layer
 from highwater.reference.configuration.topic_values import SETTINGS
 from highwater.reference.configuration.topics import TopicConfigs
 from highwater.reference.effects import Request
@@ -21,17 +21,13 @@ from highwater.reference.wire.messages.configs import (
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
-TOPIC_SOURCE: Final = 1
-STATIC_SOURCE: Final = 4
-DEFAULT_SOURCE: Final = 5
 
 
 class DescribeConfigs:
     """Read-only view of topic and broker configs."""
 
-    def __init__(self, config: BrokerConfig, cache: MetadataCache, configs: TopicConfigs) -> None:
-        self._broker_id, self._cache, self._configs = config.broker_id, cache, configs
-        self._broker_settings = broker_settings(config)
+    def __init__(self, brokers: BrokerConfigs, cache: MetadataCache, configs: TopicConfigs) -> None:
+        self._brokers, self._cache, self._configs = brokers, cache, configs
 
     async def describe(self, request: Request) -> DescribeConfigsResponse:
         """Return the requested configs of each resource, or an error code."""
@@ -55,42 +51,45 @@ class DescribeConfigs:
         if resource.resource_type == TOPIC_RESOURCE:
             overrides = self._configs.overrides(resource.resource_name)
             yield from (self._topic_config(name, overrides, body) for name in self._configs.defaults)
-        elif resource.resource_name:  # an empty name means dynamic cluster-wide defaults: none exist
-            yield from (_broker_config(name, setting, body) for name, setting in self._broker_settings.items())
+        else:
+            found = broker_settings(self._brokers) if resource.resource_name else default_broker_settings(self._brokers)
+            yield from (_broker_config(name, setting, body) for name, setting in found.items())
 
     def _error(self, resource: DescribeConfigsResource) -> ErrorCode:
         name = resource.resource_name
         if resource.resource_type == TOPIC_RESOURCE:
             return ErrorCode.NONE if name in self._cache.topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        is_this_broker = resource.resource_type == BROKER_RESOURCE and name in {"", str(self._broker_id)}
+        own = str(self._brokers.static.broker_id)
+        is_this_broker = resource.resource_type == BROKER_RESOURCE and name in {"", own}
         return ErrorCode.NONE if is_this_broker else ErrorCode.INVALID_REQUEST
 
     def _topic_config(
         self, name: str, overrides: dict[str, str], body: DescribeConfigsRequest
     ) -> DescribeConfigsResourceResult:
-        values = [(overrides[name], TOPIC_SOURCE)] if name in overrides else []
-        values.append((self._configs.defaults[name], DEFAULT_SOURCE))
-        synonyms = tuple(DescribeConfigsSynonym(name=name, value=value, source=source) for value, source in values)
-        value, source = values[0]
+        values = self._configs.synonyms(name, overrides)
+        _, (value, source) = values[0]
         return DescribeConfigsResourceResult(
             name=name,
             value=value,
             config_source=source,
-            synonyms=synonyms if body.include_synonyms else (),
+            synonyms=_synonyms(values) if body.include_synonyms else (),
             config_type=SETTINGS[name].type,
             documentation=SETTINGS[name].description if body.include_documentation else None,
         )
 
 
 def _broker_config(name: str, setting: BrokerSetting, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
-    source = STATIC_SOURCE if setting.configured else DEFAULT_SOURCE
-    synonym = DescribeConfigsSynonym(name=name, value=setting.value, source=source)
+    value, source = setting.layers[0]
     return DescribeConfigsResourceResult(
         name=name,
-        value=setting.value,
-        read_only=True,
+        value=value,
+        read_only=setting.read_only,
         config_source=source,
-        synonyms=(synonym,) if body.include_synonyms else (),
+        synonyms=_synonyms([(name, layer) for layer in setting.layers]) if body.include_synonyms else (),
         config_type=setting.type,
-        documentation=None,
+        documentation=setting.documentation if body.include_documentation else None,
     )
+
+
+def _synonyms(values: Sequence[tuple[str, Layer]]) -> tuple[DescribeConfigsSynonym, ...]:
+    return tuple(DescribeConfigsSynonym(name=name, value=value, source=source) for name, (value, source) in values)

@@ -1,9 +1,8 @@
 """Topic settings: the overrides in the store, on top of the broker's defaults."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
 
-from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.brokers import BrokerConfigs, ConfigSource, Layer
 from highwater.reference.configuration.topic_values import SETTINGS, UNLIMITED
 from highwater.reference.context import from_json
 from highwater.reference.storage.log import LogConfig
@@ -17,23 +16,29 @@ def config_path(topic: str) -> str:
     return f"{ROOT}/{topic}"
 
 
-def default_values(broker: BrokerConfig) -> dict[str, str]:
-    """Return every topic setting with its value for a topic without overrides."""
-    return {name: static_value(broker, setting.broker) or setting.default for name, setting in SETTINGS.items()}
-
-
-def static_value(broker: BrokerConfig, name: str) -> str:
-    """Return a value of BrokerConfig by its name in Apache Kafka; empty if there is none of that name."""
-    value = getattr(broker, name.replace(".", "_"), "")
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 class TopicConfigs:
     """A cache of topic overrides, updated by a watch; keys and values are strings, as in CreateTopics."""
 
-    def __init__(self, broker: BrokerConfig) -> None:
+    def __init__(self, broker: BrokerConfigs) -> None:
+        self._broker = broker
         self._topics: dict[str, dict[str, str]] = {}
-        self.defaults: Final = default_values(broker)
+        self.defaults: dict[str, str] = {}
+        """Every topic setting with its value for a topic without overrides."""
+        self.refresh_defaults()
+
+    def refresh_defaults(self) -> None:
+        """Read the settings of the broker again, after a change."""
+        self.defaults = {name: self._default_layers(name)[0].value for name in SETTINGS}
+
+    def _default_layers(self, name: str) -> list[Layer]:
+        setting = SETTINGS[name]
+        return self._broker.layers(setting.broker) or [Layer(setting.default, ConfigSource.DEFAULT)]
+
+    def synonyms(self, name: str, overrides: Mapping[str, str]) -> list[tuple[str, Layer]]:
+        """Return the values of a topic setting, the one in effect first, each with the name it is set by (KIP-226)."""
+        own = [(name, Layer(overrides[name], ConfigSource.TOPIC))] if name in overrides else []
+        broker = SETTINGS[name].broker or name
+        return own + [(broker, layer) for layer in self._default_layers(name)]
 
     def overrides(self, topic: str) -> dict[str, str]:
         return self._topics.get(topic, {})
@@ -102,10 +107,12 @@ class TopicConfigs:
             self._topics[topic] = parsed(from_json(reply.data))
 
     async def on_event(self, store: StoreClient, event: WatchEvent) -> None:
+        if not event.path.startswith(ROOT + "/"):
+            return
         topic = event.path.removeprefix(ROOT + "/")
         if event.kind == "deleted":
             self._topics.pop(topic, None)
-        elif event.path != ROOT:
+        else:
             await self.refresh(store, topic)
 
 

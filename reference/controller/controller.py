@@ -113,6 +113,11 @@ class Controller:
             case ["admin", "preferred_replica_election"] if event.kind == "created":
                 self.term.put(("preferred", ""))
 
+    def recover_leaders(self) -> None:
+        """Elect leaders for partitions without one, after a change of settings allowed an unclean election."""
+        if self.term is not None:
+            self.term.put(("leaders", ""))
+
     # -- waiting for topics --------------------------------------------------------------------------
 
     def when_online(self, topic: str, partitions: int) -> Pending[None]:

@@ -45,6 +45,8 @@ class Term:
     async def _handle(self, kind: str, name: str, *more: str) -> None:
         if kind == "brokers":
             await self.brokers.refresh()
+        elif kind == "leaders":
+            await self.brokers.recover_leaders({})
         elif kind == "topic":
             await self.topics.refresh(name, *more)
         elif kind == "delete":

@@ -7,6 +7,7 @@ limit (a frame is copied out of its buffer) plus 64 KB each.
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from highwater.reference.configuration.broker import BrokerConfig
@@ -29,8 +30,8 @@ class LimitedConnection(Protocol):
 class Limits:
     """The limits of one broker, and the connections that they apply to."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
+    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+        self._config = config  # a function, because the numbers of connections can be altered
         self._buffered: dict[LimitedConnection, int] = {}
         self.total = 0
 
@@ -39,7 +40,7 @@ class Limits:
 
     def admit(self, connection: LimitedConnection) -> bool:
         """Register a new connection; return False if there are too many, in total or from its host."""
-        config = self._config
+        config = self._config()
         same_host = sum(other.host == connection.host for other in self._buffered)
         if len(self._buffered) >= config.max_connections or same_host >= config.max_connections_per_ip:
             return False
@@ -56,14 +57,14 @@ class Limits:
         size = connection.buffered_bytes()
         self.total += size - self._buffered[connection]
         self._buffered[connection] = size
-        if self.total > self._config.queued_max_request_bytes:
+        if self.total > self._config().queued_max_request_bytes:
             largest = max(self._buffered, key=self._buffered.__getitem__)
             self.release(largest)
             largest.cut("the connections exceed queued_max_request_bytes, and this one has the most bytes")
 
     def sweep(self) -> None:
         """Close the connections that are idle, or in the middle of a frame or response, for too long."""
-        now, config = time.monotonic(), self._config
+        now, config = time.monotonic(), self._config()
         idle_before, stuck_before = now - config.connections_max_idle_ms / 1000, now - config.request_timeout_ms / 1000
         for connection in list(self._buffered):
             if connection.last_received < idle_before:

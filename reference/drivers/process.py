@@ -80,7 +80,7 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | 
         hosts = config.metadata_store.removeprefix(ZOOKEEPER)
         link = ZooKeeperLink(hosts, lambda message: driver.receive(STORE, message), lambda: driver.closed(STORE, STORE))
         driver.store_link = link
-    limits = Limits(config)
+    limits = Limits(lambda: broker.config_in_effect)
     listener = Listener(
         driver, broker.served, config.socket_request_max_bytes, limits, broker.meters, security.authenticator
     )

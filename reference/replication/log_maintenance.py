@@ -37,15 +37,14 @@ class LogMaintenance:
             self._retain()
         elif timer == CLEANER:
             self._context.timer(CLEANER, self._context.config.log_cleaner_backoff_ms)
-            self._refresh_configs()
             self._clean_dirtiest()
 
-    def _refresh_configs(self) -> None:
+    def refresh_configs(self) -> None:
+        """Give every log its topic's settings, which may have changed."""
         for partition in self._replicas.partitions.values():
             partition.log.config = self._configs.log_config(partition.topic)
 
     def _retain(self) -> None:
-        self._refresh_configs()
         for partition in list(self._replicas.partitions.values()):
             if "delete" in partition.log.config.cleanup_policy and not partition.offline:
                 partition.retain(self._context.now.wall_ms)

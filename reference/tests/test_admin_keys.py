@@ -2,6 +2,7 @@
 
 import pytest
 
+from highwater.reference.configuration.broker_values import DYNAMIC
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
@@ -47,7 +48,7 @@ from highwater.reference.wire.messages.security import (
 )
 
 TOPIC = "t"
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -102,7 +103,8 @@ def test_faulty_changes_are_refused(world: Simulated) -> None:
     assert change(world, APPEND, "retention.ms", "1") is ErrorCode.INVALID_CONFIG
     assert change(world, 9, "cleanup.policy", "compact") is ErrorCode.INVALID_CONFIG
     assert change(world, SET, "retention.ms", "1", topic="other") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert change(world, SET, "retention.ms", "1", kind=BROKER_RESOURCE) is ErrorCode.INVALID_REQUEST
+    assert change(world, SET, "retention.ms", "1", kind=BROKER_LOGGER_RESOURCE) is ErrorCode.INVALID_REQUEST
+    assert change(world, SET, "retention.ms", "1", kind=0) is ErrorCode.INVALID_REQUEST
 
 
 def test_alter_configs_replaces_all_settings(world: Simulated) -> None:
@@ -153,10 +155,11 @@ def test_a_broker_describes_its_own_settings_without_secrets(world: Simulated) -
     assert settings["broker.id"].value == "1"
     assert settings["auto.create.topics.enable"].value == "true"
     assert settings["advertised.listeners"].value == "PLAINTEXT://127.0.0.1:9092"
-    assert all(each.read_only for each in settings.values())
+    assert {name for name, each in settings.items() if not each.read_only} <= DYNAMIC.keys()
+    assert settings["auto.create.topics.enable"].read_only
     assert [name for name in settings if "password" in name or "user" in name or "key" in name] == []
     assert set(described("1", "broker.id", "no.such")) == {"broker.id"}
-    assert described("") == {}, "no dynamic cluster-wide setting"
+    assert described("") == {}, "nothing is stored for all brokers"
 
 
 def test_acls_need_an_authorizer(world: Simulated) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.brokers import BrokerConfigs
 from highwater.reference.configuration.topic_values import INT64_MAX, SETTINGS
 from highwater.reference.configuration.topics import TopicConfigs
 from highwater.reference.replication.partition import Role
@@ -125,7 +126,7 @@ def test_a_setting_without_a_value_or_named_twice_is_refused(world: Simulated) -
 def test_names_types_and_defaults_are_those_of_apache_kafka() -> None:
     """But flush.ms: this broker flushes every second, because it does not count on replication alone."""
     expected: dict[str, dict[str, Any]] = json.loads((APACHE_KAFKA / "settings.json").read_text())["topic"]
-    defaults = TopicConfigs(BrokerConfig(broker_id=1)).defaults | {"flush.ms": str(INT64_MAX)}
+    defaults = TopicConfigs(BrokerConfigs(BrokerConfig(broker_id=1))).defaults | {"flush.ms": str(INT64_MAX)}
     ours = {
         name: {"type": setting.type, "default": defaults[name], "broker": setting.broker or None}
         for name, setting in SETTINGS.items()
