@@ -17,6 +17,7 @@ from highwater.toolchain import java
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 VERSION = "4.3.1"
+CLASSES = {"ConfigCommand": "kafka.admin.ConfigCommand"}
 NAMES = itertools.count()
 Tool = Callable[..., str]
 
@@ -33,7 +34,7 @@ def tool() -> Tool:
         pytest.skip(str(refused))
 
     def run(name: str, *arguments: str, given: str = "") -> str:
-        line = command(VERSION, f"org.apache.kafka.tools.{name}", *arguments)
+        line = command(VERSION, CLASSES.get(name, f"org.apache.kafka.tools.{name}"), *arguments)
         ended = subprocess.run(line, input=given, capture_output=True, text=True, timeout=120, check=False)
         assert ended.returncode == 0, ended.stderr[-3_000:] + ended.stdout[-1_000:]
         return ended.stdout
@@ -116,5 +117,47 @@ def test_a_reassignment_is_executed(tool: Tool, bootstrap: str, tmp_path: Path) 
     plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": name, "partition": 0, "replicas": [target]}]}))
     options = ("--reassignment-json-file", str(plan), "--execute")
     assert "Successfully started" in tool("reassign.ReassignPartitionsCommand", *where, *options)
+    verified = tool("reassign.ReassignPartitionsCommand", *where, *options[:2], "--verify")
+    assert "is still in progress" in verified or "is completed" in verified, verified
     moved = f"Replicas: {target}\t"
     assert any(moved in tool("TopicCommand", *where, "--describe", "--topic", name) for _ in range(10))
+
+
+@pytest.mark.long
+def test_a_throttled_reassignment_is_verified_and_its_throttles_removed(
+    tool: Tool, bootstrap: str, tmp_path: Path
+) -> None:
+    """The tool sets throttles of brokers and topics; --verify removes them when the reassignment is complete."""
+    name, where = topic(), ("--bootstrap-server", bootstrap)
+    tool("TopicCommand", *where, "--create", "--topic", name, "--partitions", "1", "--replication-factor", "2")
+    described = tool("TopicCommand", *where, "--describe", "--topic", name)
+    (current,) = re.findall(r"Replicas: ([\d,]+)", described)
+    first, second = map(int, current.split(","))
+    (other,) = {1, 2, 3} - {first, second}
+    plan = tmp_path / "plan.json"
+    moves = [{"topic": name, "partition": 0, "replicas": [first, other]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+    reassign = ("reassign.ReassignPartitionsCommand", *where, "--reassignment-json-file", str(plan))
+    assert "throttle limit was set to 5000000" in tool(*reassign, "--execute", "--throttle", "5000000")
+    verified = next(text for text in (tool(*reassign, "--verify") for _ in range(10)) if "is completed" in text)
+    assert "Clearing broker-level throttles" in verified
+    assert f"Clearing topic-level throttles on topic {name}" in verified
+    for resource in (("--topic", name), *(("--broker", str(broker)) for broker in (1, 2, 3))):
+        assert "throttled" not in tool("ConfigCommand", *where, *resource, "--describe")
+
+
+@pytest.mark.long
+def test_the_config_command_alters_and_describes_brokers_and_topics(tool: Tool, bootstrap: str) -> None:
+    name, where = topic(), ("--bootstrap-server", bootstrap)
+    tool("TopicCommand", *where, "--create", "--topic", name, "--partitions", "1")
+    change = ("--alter", "--add-config", "segment.jitter.ms=77,cleanup.policy=[compact,delete]")
+    tool("ConfigCommand", *where, "--topic", name, *change)
+    described = tool("ConfigCommand", *where, "--topic", name, "--describe")
+    assert "segment.jitter.ms=77 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:segment.jitter.ms=77" in described
+    assert "cleanup.policy=compact,delete" in described
+    for resource, source in (("--broker-defaults",), "DYNAMIC_DEFAULT_BROKER"), (("--broker", "1"), "DYNAMIC_BROKER"):
+        tool("ConfigCommand", *where, *resource, "--alter", "--add-config", "log.segment.delete.delay.ms=777")
+        described = tool("ConfigCommand", *where, *resource, "--describe")
+        assert f"{{{source}_CONFIG:log.segment.delete.delay.ms=777" in described, described
+        tool("ConfigCommand", *where, *resource, "--alter", "--delete-config", "log.segment.delete.delay.ms")
+        assert "777" not in tool("ConfigCommand", *where, *resource, "--describe")
