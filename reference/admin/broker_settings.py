@@ -12,6 +12,7 @@ from highwater.reference.configuration.topic_values import Type
 
 # The name in Apache Kafka where it differs; None if Kafka has no such config, or if the value is secret.
 KAFKA_NAMES: Final[dict[str, str | None]] = {
+    "log_dir": "log.dirs",
     "metadata_store": "zookeeper.connect",
     "metadata_store_session_timeout_ms": "zookeeper.session.timeout.ms",
     "leader_imbalance_check_interval_ms": None,  # Apache Kafka uses seconds
