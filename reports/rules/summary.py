@@ -139,8 +139,19 @@ class Epochs:
         np.maximum.at(last, slot, invoked)
         return cls(known, first, last)
 
+    def by_follower(self, ops: Operations) -> Mask:
+        """Mask by row: the reply of a follower (KIP-392), which states a node, but no leader epoch.
+
+        It may lag, and it may know more than a new leader: the high watermark of an earlier epoch.
+        """
+        mask: Mask = (ops.kind == Kind.READ) & (ops.node != UNKNOWN) & (ops.leader_epoch == UNKNOWN)
+        return mask & (len(self.epoch) > 0)
+
     def of_rows(self, ops: Operations, rows: Ints) -> tuple[Ints, Ints]:
-        """Return the smallest and the largest leader epoch in which each operation can have been served."""
+        """Return the smallest and the largest leader epoch in which each operation can have been served.
+
+        Nothing bounds the epoch of a follower's reply from below.
+        """
         stated = ops.leader_epoch[rows]
         if not len(self.epoch):
             return stated, np.where(stated == UNKNOWN, NEVER, stated)
@@ -152,6 +163,7 @@ class Epochs:
         largest = left[np.searchsorted(self.last_invoked[by_invocation], ops.returned[rows], "right")]
         wrong = smallest > largest  # a former leader replied: nothing is known
         smallest, largest = np.where(wrong, UNKNOWN, smallest), np.where(wrong, NEVER, largest)
+        smallest = np.where(self.by_follower(ops)[rows], UNKNOWN, smallest)
         return np.where(stated == UNKNOWN, smallest, stated), np.where(stated == UNKNOWN, largest, stated)
 
     def only_one(self, ops: Operations, rows: Ints) -> Ints:

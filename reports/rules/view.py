@@ -469,11 +469,8 @@ class View:
 
     @cached_property
     def by_follower(self) -> Mask:
-        """Mask by row: the reply of a follower (KIP-392), which may lag: it states a node, but no leader epoch."""
-        ops = self.ops
-        mask: Mask = (ops.kind == Kind.READ) & (ops.node != UNKNOWN) & (ops.leader_epoch == UNKNOWN)
-        mask &= len(self.epochs.epoch) > 0
-        return mask
+        """Mask by row: the reply of a follower, `Epochs.by_follower`."""
+        return self.epochs.by_follower(self.ops)
 
     @cached_property
     def begins_at(self) -> Ints:

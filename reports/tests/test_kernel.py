@@ -194,6 +194,16 @@ def test_a_new_leader_whose_high_watermark_lags_is_information() -> None:
     assert {found.rule for found in h.found()} == {14, 16}
 
 
+def test_a_follower_may_know_more_than_a_new_leader() -> None:
+    """A former leader keeps its high watermark, and answers as a follower between two replies of the new leader."""
+    h = healthy()
+    h.fetch(0, end=1, epoch=1)
+    h.begin(9, "fetch", position=0, node="4")
+    h.end(9, value=[[0, 1], [1, 2], [2, 3]], node="4", high_watermark=3)
+    h.fetch(0, (0, 1), end=1, epoch=1)
+    assert h.rules() == set()
+
+
 def test_where_the_epoch_is_unknown_a_smaller_end_is_undecided() -> None:
     h = healthy()
     h.fetch(0, end=1, epoch=None)

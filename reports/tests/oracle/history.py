@@ -245,6 +245,8 @@ class History:
         stated = self.epoch_statements
         low = max((other.leader_epoch or 0 for other in stated if other.precedes(row)), default=UNKNOWN)
         high = min((other.leader_epoch or 0 for other in stated if row.precedes(other)), default=UNLIMITED)
+        if self.is_of_follower(row):
+            return UNKNOWN, high if low <= high else UNLIMITED
         # A former leader may reply between operations of its successor: then the statements contradict each other.
         return (low, high) if low <= high else (UNKNOWN, UNLIMITED)
 
