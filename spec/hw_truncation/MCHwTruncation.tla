@@ -3,16 +3,22 @@
 EXTENDS HwTruncation, TLC
 
 CONSTANTS MaxLeaderEpoch, MaxRecords, MaxIsrChanges, MaxCrashes
+CONSTANT Rare           \* what most rows leave out: a set of "WrongDetection", "OldCheckpoint" and "CleanRestart"
 
 Records == UNION {{<<n, log[b][n]>> : n \in 1 .. LogEnd(b)} : b \in Brokers}
 IsrChanges == IF metadata = <<>> THEN 0 ELSE Store.partitionEpoch - Epoch
 Crashes == Cardinality({<<b, n>> \in Brokers \X (1 .. MaxCrashes) : n <= brokerEpoch[b] + IF Registered(b) THEN 0 ELSE 1})
 
-\* The controller keeps the members that may stay and are up.
+\* The controller keeps the members that may stay and are up.  If its detection of failures is wrong, it keeps members
+\* that are down, even as leader, and removes others that are up; to the fault budget that is like a crash.
 MCElectLeader(l) ==
     /\ Epoch < MaxLeaderEpoch
     /\ IF metadata = <<>>
        THEN \E isr \in SUBSET Brokers : l \in isr /\ ElectLeader(l, isr)
+       ELSE IF "WrongDetection" \in Rare
+       THEN \E isr \in SUBSET Stays :
+               /\ (\E b \in Store.isr : Clean(b)) => \E b \in isr : Clean(b)
+               /\ ElectLeader(l, isr)
        ELSE LET live == {b \in Stays : Up(b)} IN
             \/ l \in live /\ ElectLeader(l, live)
             \/ l = None /\ live = {} /\ ElectLeader(None, Stays)
@@ -72,8 +78,11 @@ MCCrash(b) ==
     /\ Crashes < MaxCrashes
     /\ Crash(b)
 
+\* The checkpoint of the high watermark is written now and then, and so may be old.  A clean shutdown loses nothing.
 MCRestart(b) ==
-    \E end \in 0 .. LogEnd(b) : Restart(b, end, Min(highWatermark[b], end), FALSE)
+    \E end \in 0 .. LogEnd(b), clean \in {FALSE} \union IF "CleanRestart" \in Rare THEN {TRUE} ELSE {} :
+        LET newest == Min(highWatermark[b], end) IN
+        \E hw \in IF "OldCheckpoint" \in Rare THEN 0 .. newest ELSE {newest} : Restart(b, end, hw, clean)
 
 Others ==
     \/ \E l \in Brokers \union {None} : MCElectLeader(l)
@@ -121,5 +130,10 @@ CommittedAndCrashed == committed # <<>> /\ \E b \in Brokers : ~Up(b)
 MemberDown == metadata # <<>> /\ \E b \in Store.isr \ unclean : ~Up(b)
 UncleanLeads == metadata # <<>> /\ Store.leader \in unclean
 UncleanInIsr == metadata # <<>> /\ unclean # {}
+ElectedThoughDown == Epoch > 0 /\ Store.leader # None /\ ~Up(Store.leader) /\ leaderEpoch[Store.leader] < Epoch
+RemovedThoughUp == Epoch > 0 /\ \E b \in InEpoch(Epoch - 1).isr \ Store.isr : Clean(b) /\ brokerEpoch[b] = 0
+OldCheckpoint ==
+    /\ Epoch = 0 /\ Store.leader # None /\ status[Store.leader] \in {"starting", "starting clean"}
+    /\ highWatermark[Store.leader] < Min(Len(committed), LogEnd(Store.leader))
 NobodyLeads == metadata # <<>> /\ Store.leader = None
 =============================================================================
