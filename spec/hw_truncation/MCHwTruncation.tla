@@ -116,6 +116,19 @@ LiveSpec ==
           /\ WF_vars(MCRestart(b)) /\ WF_vars(Register(b))
           /\ \A l \in Brokers : WF_vars(MCFetchTaken(l, b)) /\ WF_vars(MCTruncate(l, b))
 
+\* The same with separate messages: a follower sends a request when it awaits nothing, and no message is lost.
+MessagesLiveSpec ==
+    /\ Init
+    /\ [][\/ Others
+          \/ \E f \in Brokers : \/ fetch[f] = <<>> /\ reply[f] = NoReply /\ SendFetch(f)
+                                \/ SIMFollowerAppend(f) \/ TruncateToEpochEnd(f)
+          \/ \E l, f \in Brokers : LeaderServeFetch(l, f, 1)]_vars
+    /\ \A b \in Brokers :
+          /\ WF_vars(MCBecomeLeader(b)) /\ WF_vars(MCBecomeFollower(b))
+          /\ WF_vars(fetch[b] = <<>> /\ reply[b] = NoReply /\ SendFetch(b))
+          /\ WF_vars(SIMFollowerAppend(b)) /\ WF_vars(TruncateToEpochEnd(b))
+          /\ \A l \in Brokers : WF_vars(LeaderServeFetch(l, b, 1))
+
 Settled ==
     metadata # <<>> /\ Store.leader # None /\ Leads(Store.leader) /\ leaderEpoch[Store.leader] = Epoch =>
         \A f \in Brokers : leaderEpoch[f] = Epoch /\ log[f] = log[Store.leader]

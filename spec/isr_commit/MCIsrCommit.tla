@@ -76,5 +76,8 @@ ZombieWithRecords == \E l \in Brokers : IsZombie(l) /\ LogEnd(l) > 0
 ProposalAccepted == \E l \in Brokers : Leads(l) /\ leading[l].proposed # NoProposal /\ view[l] < PartitionEpoch
 HwStandsStill == \E l \in Brokers : Leads(l) /\ Cardinality(Seen(l).isr) < MinIsr /\ LogEnd(l) > highWatermark[l]
 CommittedAfterCrash == committed # <<>> /\ unclean # {} /\ up = Brokers
+Rejoined ==
+    /\ PartitionEpoch > 1 /\ Now.leader # None /\ brokerEpoch[Now.leader] = 0
+    /\ \E f \in Now.isr \ metadata[PartitionEpoch - 1].isr : brokerEpoch[f] > 0
 FencedLeaderLives == \E l \in Brokers \intersect fenced : Leads(l)
 =============================================================================

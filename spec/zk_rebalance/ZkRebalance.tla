@@ -243,6 +243,19 @@ FetchOnlyClaimed == \A c \in Consumers : Live(c) => consumer[c].fetching \subset
 OneFetcher ==
     \A c, d \in Consumers : c # d /\ Live(c) /\ Live(d) => consumer[c].fetching \intersect consumer[d].fetching = {}
 
+\* A watch that has fired is not armed any more.
+FiresOnce == \A c \in watched : ~consumer[c].changed
+
+\* A rebalance reads, releases and claims; a watch or a claim that failed starts the next one.  A consumer without a
+\* session does nothing until it notices that.
+NextPhases == [down |-> {"reading"}, out |-> {"reading"}, reading |-> {"releasing"}, releasing |-> {"claiming", "idle"},
+               claiming |-> {"idle", "reading", "failed"}, idle |-> {"reading"}, failed |-> {"reading"}, gone |-> {}]
+PhasesInOrder ==
+    [][\A c \in Consumers :
+          \/ consumer'[c].phase \in {consumer[c].phase, "gone"}
+          \/ session[c] = "expired" /\ consumer'[c].phase = "out"
+          \/ session[c] # "expired" /\ consumer'[c].phase \in NextPhases[consumer[c].phase]]_vars
+
 -----------------------------------------------------------------------------
 (* The promises of the protocol: README.md says how each is checked, and within which bounds *)
 
@@ -253,5 +266,7 @@ THEOREM Protocol => []SessionsFirst
 THEOREM Protocol => []OwnRangeOnly
 THEOREM Protocol => []FetchOnlyClaimed
 THEOREM Protocol => []OneFetcher
+THEOREM Protocol => []FiresOnce
+THEOREM Protocol => PhasesInOrder
 THEOREM Protocol => OwnershipKept
 =============================================================================
