@@ -56,7 +56,10 @@ KINDS: Final = {
     "slow_flush": Kind("a flush takes `ms`", options={"ms": (200,)}),
     "fail_flush": Kind("a flush fails"),
     "full_disk": Kind("nothing more can be written"),
-    "rot": Kind("a bit of the newest segment of a log flips while the process is down", options={"bit": (0,)}),
+    "rot": Kind(
+        "a bit of the newest segment of a log flips while the process is down: of the data, or of an internal topic",
+        options={"bit": (0,), "of": ("data", "offsets", "transactions")},
+    ),
     "clock": Kind("the wall clock jumps `by_ms`, `back` or forth", options={"by_ms": (60_000,), "back": (0, 1)}),
     "expire": Kind("the session at the metadata store ends", lasts=False),
     "depose": Kind(

@@ -57,6 +57,7 @@ class Load:
     administrator: bool = False
     deletes: bool = False  # the administrator also creates and deletes the topic `side`
     moves_side: bool = False  # it creates, reassigns and deletes `side` in turn, and sends each request to all brokers
+    intruder: bool = False  # a client writes unreadable batches, and records of internal topics
     hurries: bool = False  # it sends each request to all brokers and waits only a quarter of the time
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from highwater.fuzz.schedule import EVERYTHING, ROLE, Fault, Schedule, check
-from highwater.fuzz.simulator.cluster import TOPIC, SimulatedCluster
+from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.reference.broker import Broker
 from highwater.reference.clients.application import Application
@@ -27,6 +27,7 @@ Undo = Callable[[], None]
 PARTITION: Final = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<number>\d+)\)")
 CRC_COVERS: Final = 21  # offset in a batch (the attributes) from which the CRC covers it
 BATCH_OVERHEAD: Final = 12  # bytes of base offset and length, which the length field does not count
+TOPICS: Final = {"data": TOPIC, "offsets": OFFSETS_TOPIC, "transactions": TRANSACTIONS_TOPIC}
 KEEP_ELIGIBLE: Final = "KeepEligible"
 LEAVING_MS: Final = 2_000  # a controlled shutdown that takes longer ends with a crash
 
@@ -296,7 +297,9 @@ class Injector:
             return None
         self._world.crash(node)
         self._lost_tail.add(broker_id)
-        if rot_newest_segment(self._world.hosts[node].disk, f"{TOPIC}-0", fault.number("bit")):
+        if rot_newest_segment(
+            self._world.hosts[node].disk, f"{TOPICS[str(fault.option('of'))]}-0", fault.number("bit")
+        ):
             self._rotten.add(broker_id)
         return lambda: self._start(node)
 

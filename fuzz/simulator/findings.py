@@ -109,7 +109,7 @@ SITUATIONS: Final[dict[str, tuple[str, ...]]] = {
         *(f"group {state}" for state in GroupState if state is not GroupState.DEAD), "coordinator change",
         "rebalance during failover", "fenced generation", "fenced instance", "forgotten member", "rebalance as in 0.7",
     ),
-    "producers": ("commit marker", "abort marker", "fenced producer", "sequence gap"),
+    "producers": ("commit marker", "abort marker", "fenced producer", "sequence gap", "invalid batch refused"),
 }  # fmt: skip
 """Situations that should occur in a long sweep, by component."""
 

@@ -7,6 +7,7 @@ ended it reads every partition from its start, and the log of every replica. No 
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -60,8 +61,11 @@ def record(seed: KeptSeed, path: Path, *, off: bool = True) -> Path:
         cluster.start()
         clients.start(
             cluster,
-            recorder.without_violations(invariants.acknowledged),
-            recorder.without_violations(invariants.committed),
+            replace(
+                invariants.observers,
+                on_ack=recorder.without_violations(invariants.acknowledged),
+                on_committed=recorder.without_violations(invariants.committed),
+            ),
         )
         start_ms = world.now_ms
         injector = Injector(cluster, invariants)

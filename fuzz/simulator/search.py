@@ -121,7 +121,7 @@ def _run_seed(
     schedule = schedule or draw_schedule(seed, settings)
     try:
         cluster.start()
-        clients.start(cluster, invariants.acknowledged, invariants.committed)
+        clients.start(cluster, invariants.observers)
         start_ms = world.now_ms
         injector.schedule_faults(schedule)
         world.run_until(start_ms + schedule.duration_ms)

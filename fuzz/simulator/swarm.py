@@ -63,10 +63,15 @@ def _swarm(chance: Chance, base: Settings) -> Settings:
 def draw_load(chance: Chance) -> Load:
     """Draw the clients of a run: only producers, producers and a group, or producers and an administrator.
 
-    One run in sixteen has only consumers of Kafka 0.7.
+    One run in sixteen has only consumers of Kafka 0.7; of the others one in eight has an intruder, too.
     """
     if chance.draw("old consumers", 0, 16) == 0:
         return Load(producers=0, old_consumers=3)
+    load = _draw_main_load(chance)
+    return replace(load, intruder=chance.draw("intruder", 0, 8) == 0)
+
+
+def _draw_main_load(chance: Chance) -> Load:
     idempotent, transactional = chance.draw("idempotent", 0, 2), int(chance.draw("transactional", 0, 3) == 0)
     match chance.draw("load", 0, 3):
         case 0:
@@ -156,6 +161,7 @@ def _draw_options(chance: Chance, n: int, kind: str, settings: Settings) -> dict
             options["ms"] = chance.draw("ms", n, 800)
         case "rot":
             options["bit"] = chance.draw("bit", n, 8 * 4096)
+            options["of"] = ("data", "data", "offsets", "transactions")[chance.draw("rotten log", n, 4)]
         case "clock":
             options["by_ms"], options["back"] = chance.draw("ms", n, 3_600_000), chance.draw("back", n, 2)
     return options

@@ -20,6 +20,7 @@ from highwater.reports.audit import audit
 from highwater.results import progress
 from highwater.spec.guards import load_guards
 
+FEWEST_OPERATIONS: Final = 100
 ROW: Final = re.compile(
     r"(?P<name>[\w-]+) \(rule (?P<rule>\d+)(, as (?P<severity>information))?\), "
     r"in the history of fuzz/seeds/(?P<seed>\w+)\.json"
@@ -44,7 +45,7 @@ def mismatch(guard: str, row: "re.Match[str]", folder: Path) -> str:
     )
     if row["name"] not in found:
         return f"{guard}: off gives {sorted(found) or 'nothing'}, not {row['name']}"
-    if on.verdict != "valid" or on.operations < 100 or row["name"] in still:
+    if on.verdict != "valid" or on.operations < FEWEST_OPERATIONS or row["name"] in still:
         return f"{guard}: on is {on.verdict}, with {sorted(still) or 'nothing'} in {on.operations} operations"
     return ""
 

@@ -11,17 +11,27 @@ from highwater.reference.wire.log_entries import entries
 
 CRC_START: Final = 21
 """Position from which a checksum covers a record batch, or an entry of an older message format."""
+LOGS: Final = {"data": f"{TOPIC}-0", "offsets": "__consumer_offsets-*", "transactions": "__transaction_state-*"}
 
 
 def rot_fault(folders: Callable[[], Mapping[str, Path]], kill: Inject) -> Inject:
-    """Return the `rot` fault: kill the broker, flip a bit of its partition 0, and restart it at the end."""
+    """Return the `rot` fault: kill the broker, flip a bit of a log, and restart it at the end.
+
+    The log is partition 0 of the data, or the largest partition of an internal topic.
+    """
 
     def begin(fault: Fault, node: str) -> Undo:
         undo = kill(Fault(at_ms=fault.at_ms, kind="kill", nodes=fault.nodes), node)
-        rot_newest_segment(folders()[node] / f"{TOPIC}-0", fault.number("bit"))
+        logs = sorted(folders()[node].glob(LOGS[str(fault.option("of"))]), key=_size)
+        if logs:
+            rot_newest_segment(logs[-1], fault.number("bit"))
         return undo
 
     return begin
+
+
+def _size(folder: Path) -> int:
+    return sum(segment.stat().st_size for segment in folder.glob("*.log"))
 
 
 def rot_newest_segment(folder: Path, bit: int) -> bool:

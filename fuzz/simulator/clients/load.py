@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
+from highwater.fuzz.simulator.clients.intruders import Intruder
 from highwater.fuzz.simulator.clients.old_consumers import OldConsumers
 from highwater.fuzz.simulator.clients.producers import Client, Producer
 from highwater.fuzz.simulator.clients.transactions import TransactionalProducer
@@ -45,6 +46,20 @@ So an offset that is committed later, or in a later generation, is greater.
 VersionedRequest = tuple[object, int]  # request body, API version
 OnAck = Callable[[int, int, int], None]
 OnCommitted = Callable[[frozenset[Partition], int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """What the clients of a run call when they see something.
+
+    `on_ack(partition, offset, value)` for each record, `on_committed(partitions, offset)` for each commit;
+    `on_stored(what)` and `on_refused()` for what an intruder wrote.
+    """
+
+    on_ack: OnAck
+    on_committed: OnCommitted
+    on_stored: Callable[[str], None]
+    on_refused: Callable[[], None]
 
 
 class Writer:
@@ -187,12 +202,10 @@ class Clients:
     administrator: Administrator | None = None
     old: OldConsumers = field(default_factory=OldConsumers)
 
-    def start(self, cluster: SimulatedCluster, on_ack: OnAck, on_committed: OnCommitted) -> None:
-        """Start the clients of `Settings.load`.
-
-        Calls `on_ack(partition, offset, value)` for each record, `on_committed(partitions, offset)` for each commit.
-        """
+    def start(self, cluster: SimulatedCluster, observers: Observers) -> None:
+        """Start the clients of `Settings.load`."""
         load, brokers = cluster.settings.clients, cluster.broker_ids
+        on_ack, on_committed = observers.on_ack, observers.on_committed
         for number in range(load.producers):
             producer = Producer(
                 brokers, TOPIC, number % cluster.settings.partitions, first=number, stride=load.producers,
@@ -210,6 +223,9 @@ class Clients:
             self._start_member(cluster, number, on_committed)
         if load.old_consumers:
             self.old.start(cluster, load.old_consumers)
+        if load.intruder:
+            intruder = Intruder(brokers, cluster.world.chance, observers.on_stored, observers.on_refused)
+            _started(cluster, "intruder:0", intruder)
         if load.administrator:
             administrator = Administrator(brokers, cluster.world.chance, cluster.settings.replicas, load)
             self.administrator = _started(cluster, "administrator:0", administrator)

@@ -120,6 +120,12 @@ def topic_creator(
     return RetryingClient(brokers, request, CREATE_VERSION, lambda reply: reply.topics[0].error_code in accepted)
 
 
+def produce_request(topic: str, partition: int, batch: bytes) -> ProduceRequest:
+    """Return a request with acks=all for one batch."""
+    data = PartitionProduceData(index=partition, records=batch)
+    return ProduceRequest(acks=-1, timeout_ms=600, topic_data=(TopicProduceData(name=topic, partition_data=(data,)),))
+
+
 class Producer(Client):
     """Writes `first` plus 1, 2, 3 ... times `stride` with acks=all; calls `on_ack(partition, offset, value)`."""
 
@@ -147,9 +153,7 @@ class Producer(Client):
     def _produce(self) -> None:
         self._value += self._stride
         batch = build_batch([(self.now.wall_ms, None, b"%d" % self._value, ())])
-        data = PartitionProduceData(index=self._partition, records=batch)
-        topic = TopicProduceData(name=self._topic, partition_data=(data,))
-        self._send_request(self._leader, ProduceRequest(acks=-1, timeout_ms=600, topic_data=(topic,)), PRODUCE_VERSION)
+        self._send_request(self._leader, produce_request(self._topic, self._partition, batch), PRODUCE_VERSION)
 
     def _timed_out(self) -> None:
         self._leader = -1  # the broker did not respond: request metadata for the current leader

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from highwater.fuzz.simulator.clients.load import Clients, Consumer
+from highwater.fuzz.simulator.clients.load import Clients, Consumer, Observers
 from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.invariants.groups import ObservedGroup
 from highwater.fuzz.simulator.invariants.metadata import StoredState
@@ -62,6 +62,11 @@ class Invariants:
         self.transactions = ObservedTransactions(settings.partitions, self.unreadable, self.violated)
         self.old = ObservedOldConsumers(cluster, clients.old, self.situations, self.violated)
 
+    @property
+    def observers(self) -> Observers:
+        """What the clients call."""
+        return Observers(self.acknowledged, self.committed, self.stored_invalid, self.refused_invalid)
+
     def acknowledged(self, partition: int, offset: int, value: int) -> None:
         """Record that a producer received an acknowledgement for this offset."""
         self.partitions[TOPIC, partition].acknowledged(offset)
@@ -70,6 +75,14 @@ class Invariants:
         """Record that a member received a successful OffsetCommit response."""
         if self.group is not None:
             self.group.committed(partitions, offset)
+
+    def stored_invalid(self, what: str) -> None:
+        """NothingInvalidStored: no broker says that it stored an unreadable batch, or a client's internal record."""
+        self.violated("NothingInvalidStored", f"a broker stored {what}")
+
+    def refused_invalid(self) -> None:
+        """Record that a broker refused an invalid batch for what it is."""
+        self.situations.add("invalid batch refused")
 
     def _stored(self, key: tuple[str, int], before: PartitionState | None) -> None:
         state = self.stored.states[key]

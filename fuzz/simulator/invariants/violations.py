@@ -18,6 +18,7 @@ OPERATORS: Final = {
     "NoFencedMember": "IsrCommit",
     "LeaderCommits": "IsrCommit, liveness",
     "FollowersConverge": "HwTruncation, liveness",
+    "NothingInvalidStored": "none: clause PRD-36",
     "OneControllerPerEpoch": "ControllerFailover",
     "OneLeaderPerEpoch": "ControllerFailover",
     "BrokersNotAhead": "ControllerFailover",
