@@ -231,6 +231,13 @@ def many_partitions() -> str:
     return _printed(curve())
 
 
+def failover() -> str:
+    """Measure how long partitions are without a leader, and draw it."""
+    from highwater.bench.failover import measure
+
+    return _printed(measure())
+
+
 def _printed(lines: Iterable[str]) -> str:
     """Print the lines as they come, since all of them take minutes; return what is to be printed after them."""
     for line in lines:
@@ -319,6 +326,7 @@ BENCHES: dict[str, Callable[[], str]] = {
     "start": second_start,
     "partitions": many_partitions,
     "kafka": against_kafka,
+    "failover": failover,
 }
 
 

@@ -38,7 +38,8 @@ WARM_UPS: Final = 12  # at most so many loads, until the rate grows by less than
 SERVER_FLAGS: Final = ("-server", "-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")  # as its own scripts
 FOR_TWO_CORES: Final = {"num.network.threads": 2, "num.io.threads": 2, "background.threads": 2}
 NEVER_MS: Final = 3_600_000
-PROMPT: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50}  # or the wait of the client is measured
+PROMPT: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50, "log_level": 0}
+"""Of a client that looks for new leaders: otherwise its waits are measured. It expects lost connections."""
 SESSION_MS: Final = 3_000
 WAIT_S: Final = 120.0
 LOAD, FAILOVER = "load", "failover"
