@@ -1,4 +1,7 @@
-"""Download a release of Apache Kafka, Kafka Streams or ZooKeeper, with its dependencies, from Maven Central."""
+"""Download a release of Apache Kafka, Kafka Streams, ZooKeeper or Spark's Kafka source from Maven Central.
+
+Its dependencies come with it.
+"""
 
 import shutil
 import subprocess
@@ -24,6 +27,8 @@ ZOOKEEPER: Final = (
     "org.xerial.snappy:snappy-java:1.1.10.5",
 )
 STREAMS: Final = "streams-"
+SPARK: Final = "spark-kafka-"
+PART_OF_SPARK: Final = "org.apache.hadoop,com.google.code.findbugs"  # 60 MB that no other release needs
 COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 TIMEOUT_S: Final = 240
 
@@ -42,6 +47,8 @@ def _coordinates(version: str) -> tuple[str, ...]:
         return ZOOKEEPER
     if version.startswith(STREAMS):
         return (f"org.apache.kafka:kafka-streams:{version.removeprefix(STREAMS)}", SLF4J_SIMPLE)
+    if version.startswith(SPARK):
+        return (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version.removeprefix(SPARK)}",)
     number = release_number(version)
     scala = "2.13" if number >= (2, 6) else "2.11" if number >= (0, 9) else "2.10"
     core = f"org.apache.kafka:kafka_{scala}:{version}"
@@ -70,6 +77,7 @@ def fetch_release(version: str) -> Path:
             "-B",
             COPY_DEPENDENCIES,
             "-DincludeScope=runtime",
+            f"-DexcludeGroupIds={PART_OF_SPARK}",
             f"-DoutputDirectory={folder / 'lib'}",
         ]
         try:
