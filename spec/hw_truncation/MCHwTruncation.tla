@@ -143,6 +143,9 @@ CommittedAndCrashed == committed # <<>> /\ \E b \in Brokers : ~Up(b)
 MemberDown == metadata # <<>> /\ \E b \in Store.isr \ unclean : ~Up(b)
 UncleanLeads == metadata # <<>> /\ Store.leader \in unclean
 UncleanInIsr == metadata # <<>> /\ unclean # {}
+LastMemberReturns ==       \* the only member restarted uncleanly, registered, and was elected again
+    /\ Epoch > 0 /\ Store.leader # None /\ InEpoch(Epoch - 1).isr = {Store.leader}
+    /\ status[Store.leader] = "idle" /\ brokerEpoch[Store.leader] > 0 /\ leaderEpoch[Store.leader] < Epoch
 ElectedThoughDown == Epoch > 0 /\ Store.leader # None /\ ~Up(Store.leader) /\ leaderEpoch[Store.leader] < Epoch
 RemovedThoughUp == Epoch > 0 /\ \E b \in InEpoch(Epoch - 1).isr \ Store.isr : Clean(b) /\ brokerEpoch[b] = 0
 OldCheckpoint ==
