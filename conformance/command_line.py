@@ -12,6 +12,20 @@ if TYPE_CHECKING:
 
 
 PAGE: Final = "results/conformance.html"
+FEATURES: Final = {
+    "protocol": ("FRM", "API"),
+    "metadata": ("MD",),
+    "produce": ("PRD",),
+    "fetch": ("FET", "LST"),
+    "groups": ("GRP", "OFF"),
+    "idempotence": ("IDM",),
+    "transactions": ("TXN", "IDM"),
+    "replication": ("REP", "CTL"),
+    "admin": ("ADM", "QTA"),
+    "security": ("SEC",),
+    "zookeeper-groups": ("ZKR",),
+}
+"""The areas of the clauses of each feature."""
 
 
 class ConformCommand(TyperCommand):
@@ -34,7 +48,19 @@ def conform_command(
         ),
     ] = None,
     area: Annotated[list[str] | None, typer.Option(help="Run only this area, e.g. FRM; repeatable.")] = None,
-    clause: Annotated[list[str] | None, typer.Option(help="Run only this clause or case; repeatable.")] = None,
+    feature: Annotated[
+        list[str] | None, typer.Option(help=f"Run only this feature: {', '.join(FEATURES)}; repeatable.")
+    ] = None,
+    clause: Annotated[
+        list[str] | None, typer.Option(help="Run only this clause or case, or a pattern: TXN-1?, 'FET-*'; repeatable.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Leave out this clause or case, or a pattern; repeatable.")
+    ] = None,
+    since: Annotated[
+        str, typer.Option(help="Run only clauses that first applied to this Kafka version or later.")
+    ] = "",
+    until: Annotated[str, typer.Option(help="Run only clauses that applied to this Kafka version already.")] = "",
     level: Annotated[str, typer.Option(help="Run clauses of this level and above: must, should or may.")] = "may",
     strict: Annotated[bool, typer.Option("--strict", help="Count a broken SHOULD as a failure.")] = False,
     kafka_version: Annotated[str, typer.Option(help="Kafka version whose rules the target follows, e.g. 2.8.")] = "",
@@ -51,6 +77,12 @@ def conform_command(
         list[str] | None, typer.Option(help="Switch off this guard of the reference, see highwater guards; repeatable.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topics and groups of the cases.")] = False,
+    expect: Annotated[
+        Path | None, typer.Option(help="Known deviations of this broker, with reasons; only others fail the run.")
+    ] = None,
+    write_expect: Annotated[
+        Path | None, typer.Option(help="Write such a file with the deviations of this run, for you to add the reasons.")
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(help=f"Write an HTML page with the bytes behind each verdict; default {PAGE}.")
     ] = None,
@@ -72,7 +104,8 @@ def conform_command(
     Exit code 1 for a broken MUST or an expectation that no longer holds, 3 for a case without a verdict.
     With --self-test the cases are tested: exit code 1 if a case passes on a broker with a defect that it declares.
 
-    Examples: highwater conform reference:3 · highwater conform localhost:9092 librdkafka-mock --area FRM
+    Examples: highwater conform reference:3 · highwater conform localhost:9092 --feature transactions --exclude TXN-24
+    · highwater conform localhost:9092 --expect known.toml --junit results.xml
     """
     from highwater.errors import ExitCode, UsageError
 
@@ -81,17 +114,20 @@ def conform_command(
         raise typer.Exit(ExitCode.HELD)
     if targets and len(targets) == 1 and not dry_run:
         _check_target(targets[0])
+    from highwater.conformance.patterns import check_patterns
     from highwater.conformance.reports.files import ReportFiles
     from highwater.conformance.runner import Options
 
     if level not in ("must", "should", "may"):
         raise UsageError(f"the level must be must, should or may, not {level!r}", where="--level")
     options = Options(
-        areas=[name.upper() for name in area or []], clauses=clause or [], level=level, kafka_version=kafka_version,
+        areas=_areas(area or [], feature or []), clauses=clause or [], excluded=exclude or [], since=since, until=until,
+        expect=expect, level=level, kafka_version=kafka_version,
         dry_run=dry_run, timeout_s=timeout, keep=keep, jobs=jobs, no_slow=no_slow, repeat=repeat,
         command_config=command_config, guards_off=guard_off or [],
     )  # fmt: skip
-    _check(list(options.areas), list(options.clauses))
+    check_patterns(options.clauses, "--clause")
+    check_patterns(options.excluded, "--exclude")
     if dry_run:
         _list_cases(options, json_)
         raise typer.Exit(ExitCode.HELD)
@@ -100,7 +136,7 @@ def conform_command(
     if not targets:
         raise UsageError("no target", where="conform", hint="name a broker, e.g. reference:3")
     files = ReportFiles(html=html, markdown=markdown, junit=junit, badge=badge)
-    raise typer.Exit(_run(targets, options, files, strict, json_, verbose))
+    raise typer.Exit(_run(targets, options, files, write_expect, strict, json_, verbose))
 
 
 def _list_clauses(json_: bool) -> None:
@@ -118,36 +154,48 @@ def _check_target(name: str) -> None:
     check_reachable(name)
 
 
-def _check(areas: list[str], clauses: list[str]) -> None:
-    """Raise UsageError for an unknown area or clause: it would select no case, and an empty run looks like a pass."""
-    from highwater.errors import UsageError
-    from highwater.spec.clauses import find_clause, load_clauses
+def _areas(names: list[str], features: list[str]) -> list[str]:
+    """Return the areas of all names; raise UsageError for an unknown one: it would select no case, as if all passed."""
+    from highwater.names import unknown_name
+    from highwater.spec.clauses import load_clauses
 
     known = sorted({clause.area for clause in load_clauses().values()})
-    for area in areas:
-        if area not in known:
-            raise UsageError(f"no area {area!r}", where="--area", hint=f"one of: {', '.join(known)}")
-    for clause_or_case in clauses:
-        find_clause(clause_or_case.partition("[")[0])
+    for area in names:
+        if area.upper() not in known:
+            raise unknown_name("area", area, known, "highwater conform --list")
+    for feature in features:
+        if feature not in FEATURES:
+            raise unknown_name("feature", feature, FEATURES, "highwater conform --help")
+    return [*(area.upper() for area in names), *(area for feature in features for area in FEATURES[feature])]
 
 
-def _run(targets: list[str], options: "Options", files: "ReportFiles", strict: bool, json_: bool, verbose: bool) -> int:
+def _run(
+    targets: list[str], options: "Options", files: "ReportFiles", write_expect: Path | None, strict: bool, json_: bool,
+    verbose: bool,
+) -> int:  # fmt: skip
     import msgspec
 
     from highwater.conformance.report import report_of
     from highwater.conformance.reports.console import show
     from highwater.conformance.runner import Interrupted, run_suite
-    from highwater.conformance.verdicts import exit_code
+    from highwater.conformance.verdicts import exit_code, expectations_text, read_expectations
+    from highwater.errors import UsageError
     from highwater.results import progress
     from highwater.signals import interruptible
 
     files.check(len(targets))
+    if write_expect is not None and len(targets) != 1:
+        raise UsageError("one file has the deviations of one broker", where="--write-expect", hint="name one target")
     try:
         with interruptible(), progress("conforming", 0, quiet=json_) as step:
             report = run_suite(targets, options, lambda target, result: step())
     except Interrupted as interrupted:
         report = interrupted.report
     files.write(report_of(report))
+    if write_expect is not None:
+        (target,) = report_of(report).targets
+        kept = read_expectations(options.expect) if options.expect else []
+        write_expect.write_text(expectations_text(target.cases, target.expectations, kept))
     if json_:
         typer.echo(msgspec.json.encode(report).decode())
     else:

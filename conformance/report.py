@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from highwater.conformance.verdicts import CaseResult
+from highwater.conformance.verdicts import CaseResult, Expectation
 from highwater.errors import UsageError
 from highwater.reference.wire.registry import APIS
 
@@ -56,13 +56,17 @@ LIMIT: Final = 512 * 1024 * 1024
 
 
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of one target; `features` maps each finalised feature (KIP-584) to its lowest and highest level."""
+    """Results of one target; `features` maps each finalised feature (KIP-584) to its lowest and highest level.
+
+    `expectations` are the deviations that were known when it was run.
+    """
 
     target: str
     version: str
     verdicts: dict[str, int]
     cases: list[CaseResult]
     features: dict[str, list[int]] = {}
+    expectations: list[Expectation] = []
 
     @property
     def name(self) -> str:

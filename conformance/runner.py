@@ -13,7 +13,13 @@ from typing import IO, Any, Final
 import msgspec
 
 from highwater.conformance.report import stamp_now
-from highwater.conformance.verdicts import CaseResult, CaseVerdict, count_verdicts, read_expectations
+from highwater.conformance.verdicts import (
+    CaseResult,
+    CaseVerdict,
+    count_verdicts,
+    known_expectations,
+    read_expectations,
+)
 from highwater.errors import UsageError
 
 SUITE_INI: Final = Path(__file__).with_name("suite.ini")
@@ -31,6 +37,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     areas: Sequence[str] = ()
     clauses: Sequence[str] = ()
+    excluded: Sequence[str] = ()
+    since: str = ""
+    until: str = ""
+    expect: Path | None = None
     level: str = "may"
     kafka_version: str = ""
     dry_run: bool = False
@@ -46,6 +56,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found = [f"--hw-level={self.level}", f"--hw-timeout={self.timeout_s}"]
         found += [f"--hw-area={area}" for area in self.areas]
         found += [f"--hw-clause={clause}" for clause in self.clauses]
+        found += [f"--hw-exclude={pattern}" for pattern in self.excluded]
+        found += [f"--hw-since={self.since}"] if self.since else []
+        found += [f"--hw-until={self.until}"] if self.until else []
         found += [f"--hw-kafka-version={self.kafka_version}"] if self.kafka_version else []
         found += ["--hw-dry-run"] if self.dry_run else []
         found += ["--hw-keep"] if self.keep else []
@@ -70,8 +83,11 @@ def run_suite(
 
     for name in targets:
         check_target(name)
-        read_expectations(name)
     options = options or Options()
+    expected = {name: known_expectations(name) for name in targets}
+    if options.expect is not None:
+        added = read_expectations(options.expect)
+        expected = {name: [*added, *known] for name, known in expected.items()}
     report_object: dict[str, Any] = {"targets": [], "run": msgspec.to_builtins(stamp_now(options))}
     for name in targets:
         try:
@@ -82,7 +98,7 @@ def run_suite(
             if len(targets) == 1:
                 raise
             entry, is_complete = _entry(name, "unknown", {}, [_suite_error(f"unsupported: {error}")]), True
-        report_object["targets"].append(entry)
+        report_object["targets"].append(entry | {"expectations": msgspec.to_builtins(expected[name])})
         if not is_complete:
             raise Interrupted(report_object)
     return report_object

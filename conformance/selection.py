@@ -5,6 +5,7 @@ from typing import Final
 import pytest
 
 from highwater.conformance.failures import NotApplicable
+from highwater.conformance.patterns import covers
 from highwater.errors import UsageError
 from highwater.spec.clauses import Clause, find_clause
 
@@ -45,11 +46,21 @@ def _is_slow(item: pytest.Item) -> bool:
 
 
 def _is_chosen(config: pytest.Config, case: str, clause: Clause) -> bool:
-    areas, clauses = config.getoption("hw_area"), config.getoption("hw_clause")
+    areas, chosen, excluded = (config.getoption(f"hw_{name}") for name in ("area", "clause", "exclude"))
     return (
         (not areas or clause.area in areas)
-        and (not clauses or case in clauses or clause.id in clauses)
+        and (not chosen or any(covers(pattern, case, clause.id) for pattern in chosen))
+        and not any(covers(pattern, case, clause.id) for pattern in excluded)
         and clause.level in LEVELS[config.getoption("hw_level")]
+        and _is_of_age(clause, config.getoption("hw_since"), config.getoption("hw_until"))
+    )
+
+
+def _is_of_age(clause: Clause, since: str, until: str) -> bool:
+    """Return whether the clause first applied to a Kafka version from `since` to `until`."""
+    first = _numbers(clause.since or "0", where="--since")
+    return (not since or first >= _numbers(since, where="--since")) and (
+        not until or first <= _numbers(until, where="--until")
     )
 
 
@@ -66,8 +77,8 @@ def _is_within(version: tuple[int, ...], since: str, until: str) -> bool:
     return version >= _numbers(since or "0") and version[: len(last)] <= last
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _numbers(version: str, where: str = "--kafka-version") -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in version.split("."))
     except ValueError:
-        raise UsageError(f"expected a version such as 2.8, not {version!r}", where="--kafka-version") from None
+        raise UsageError(f"expected a version such as 2.8, not {version!r}", where=where) from None

@@ -1,6 +1,6 @@
 """Verdicts of cases, the expected deviations of known targets, and the exit code of a run."""
 
-import tomllib
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -11,12 +11,14 @@ import msgspec
 
 from highwater.conformance.exchange import ReportedEvent
 from highwater.conformance.failures import NotApplicable, TargetFailure, Unsupported
+from highwater.conformance.patterns import check_patterns, covers
 from highwater.errors import ExitCode, UsageError
 from highwater.reference.wire.errors import DecodeError
 from highwater.releases import NEWEST, release_number
-from highwater.spec.clauses import find_clause, load_clauses
+from highwater.spec.clauses import find_clause
 
 EXPECTATIONS: Final = Path(__file__).parent / "targets" / "expectations"
+EXAMPLE: Final = 'one looks like: [[expectation]] clause = "ADM-6[again]" verdict = "fail" reason = "..."'
 
 
 class CaseVerdict(StrEnum):
@@ -68,7 +70,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A known deviation: `clause` is a clause id, or a case id if only that case deviates.
+    """A known deviation: `clause` is the id of a clause or of a case, or a pattern that covers several (`SEC-*`).
 
     `since` is the first release of the target that deviates. An expected `flaky` also excuses a failure.
     """
@@ -80,29 +82,41 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     since: str = ""
 
     def covers(self, result: CaseResult) -> bool:
-        return self.clause in (result.case, result.clause)
+        return covers(self.clause, result.case, result.clause)
 
     def excuses(self, result: CaseResult) -> bool:
         allowed = BROKEN | {self.verdict} if self.verdict is CaseVerdict.FLAKY else {self.verdict}
         return self.covers(result) and result.verdict in allowed
 
 
-def read_expectations(target: str, folder: Path = EXPECTATIONS) -> list[Expectation]:
-    """Return the expectations for a target name such as `apache-kafka:4.0.0:3`; none for an external broker.
+class ExpectationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of expectations."""
 
-    Raises UsageError if the file is not a list of expectations or names a clause that does not exist.
+    expectation: list[Expectation]
+
+
+def read_expectations(path: Path) -> list[Expectation]:
+    """Return the expectations of a file.
+
+    Raises UsageError if it cannot be read, is not a list of expectations, or names a clause that does not exist.
     """
+    try:
+        expectations = msgspec.toml.decode(path.read_bytes(), type=ExpectationFile).expectation
+    except OSError as error:
+        raise UsageError(f"cannot be read ({error.strerror})", where=str(path)) from error
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise UsageError(f"not a list of expectations: {error}", where=str(path), hint=EXAMPLE) from error
+    check_patterns((expectation.clause for expectation in expectations), str(path))
+    return expectations
+
+
+def known_expectations(target: str, folder: Path = EXPECTATIONS) -> list[Expectation]:
+    """Return what is known of a target such as `apache-kafka:4.0.0:3`; nothing for an external broker."""
     launcher, _, release = target.partition(":")
     path = folder / f"{launcher}.toml"
     if not path.exists():
         return []
-    try:
-        expectations = msgspec.convert(tomllib.loads(path.read_text()).get("expectation", []), list[Expectation])
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"not a list of expectations: {error}", where=str(path)) from error
-    for expectation in expectations:
-        if expectation.clause.partition("[")[0] not in load_clauses():
-            raise UsageError(f"no clause {expectation.clause!r}", where=str(path), hint="see spec/clauses")
+    expectations = read_expectations(path)
     version = release.partition(":")[0] if "." in release else NEWEST
     return [
         expectation
@@ -143,11 +157,29 @@ def results_of(target: dict[str, Any]) -> list[CaseResult]:
     return msgspec.convert(target["cases"], list[CaseResult])
 
 
+def expectations_text(
+    results: Iterable[CaseResult], known: Sequence[Expectation], kept: Sequence[Expectation] = ()
+) -> str:
+    """Return a file with the entries of `kept`, and one without a reason for each deviation that is not known."""
+    deviations = [
+        Expectation(clause=result.case, verdict=result.verdict, reason=f"TODO: {result.message}")
+        for result in results
+        if result.verdict in BROKEN and result.clause and expected_by(result, known) is None
+    ]
+    return "\n".join(_entry(expectation) for expectation in [*kept, *deviations])
+
+
+def _entry(expectation: Expectation) -> str:
+    filled = {name: value for name, value in msgspec.to_builtins(expectation).items() if value}
+    return "[[expectation]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in filled.items())
+
+
 def exit_code(report: dict[str, Any], *, strict: bool = False) -> ExitCode:
     """Return VIOLATED for an unexpected failure, UNDECIDED for a case without verdict or an empty run, else HELD."""
     decided = ExitCode.HELD
     for target in report["targets"]:
-        results, expectations = results_of(target), read_expectations(target["target"])
+        results = results_of(target)
+        expectations = msgspec.convert(target.get("expectations", []), list[Expectation])
         if unexpected(results, expectations, strict=strict):
             return ExitCode.VIOLATED
         undecided = (result for result in results if result.verdict in UNDECIDED)

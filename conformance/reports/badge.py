@@ -6,7 +6,7 @@ from typing import Final
 from highwater.conformance.report import TargetReport
 from highwater.conformance.reports.junit import xml_text
 from highwater.conformance.reports.matrix import DECIDED, deviations, tally
-from highwater.conformance.verdicts import MUST, UNDECIDED, CaseVerdict, read_expectations, unexpected
+from highwater.conformance.verdicts import MUST, UNDECIDED, CaseVerdict, unexpected
 
 LABEL: Final = "kafka conformance"
 GREEN, AMBER, RED, GREY = "#2c7a34", "#8f6200", "#c0392b", "#666666"
@@ -23,7 +23,7 @@ def badge(target: TargetReport) -> str:
 
 
 def _colour(target: TargetReport) -> str:
-    if unexpected(target.cases, read_expectations(target.target)):
+    if unexpected(target.cases, target.expectations):
         return RED
     if not any(result.verdict in DECIDED for result in target.cases):
         return GREY

@@ -9,7 +9,6 @@ from highwater.conformance.verdicts import (
     CaseResult,
     CaseVerdict,
     expected_by,
-    read_expectations,
     unexpected,
 )
 from highwater.spec.clauses import find_clause
@@ -38,7 +37,7 @@ def _coloured(text: str) -> str:
 
 
 def _show_target(console: Any, target: TargetReport, strict: bool, verbose: bool) -> None:
-    expectations = read_expectations(target.target)
+    expectations = target.expectations
     for result in target.cases:
         known = expected_by(result, expectations)
         if known is not None:

@@ -14,7 +14,6 @@ from highwater.conformance.verdicts import (
     CaseVerdict,
     Expectation,
     expected_by,
-    read_expectations,
 )
 
 FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -39,7 +38,7 @@ def junit(report: Report) -> str:
 
 
 def _suite(number: int, target: TargetReport, run: Stamp) -> ElementTree.Element:
-    expectations = read_expectations(target.target)
+    expectations = target.expectations
     suite = ElementTree.Element(
         "testsuite", id=str(number), name=xml_text(target.target), package="highwater.conformance.cases",
         hostname="localhost", timestamp=_local(run.started), tests=str(len(target.cases)),

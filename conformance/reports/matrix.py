@@ -14,7 +14,6 @@ from highwater.conformance.verdicts import (
     CaseVerdict,
     Expectation,
     expected_by,
-    read_expectations,
 )
 from highwater.spec.clauses import Clause, load_clauses
 
@@ -94,7 +93,7 @@ def cell_text(results: Sequence[CaseResult], symbols: Mapping[CaseVerdict, str] 
 
 def deviations(target: TargetReport) -> list[Deviation]:
     """Return the broken and undecided cases, sorted."""
-    expectations = read_expectations(target.target)
+    expectations = target.expectations
     return [
         Deviation(result, expected_by(result, expectations))
         for result in sorted(target.cases, key=lambda result: natural_key(result.case))

@@ -21,7 +21,7 @@ from highwater.conformance.reports.matrix import (
     worst,
 )
 from highwater.conformance.reports.sources import link_source
-from highwater.conformance.verdicts import CaseResult, CaseVerdict, Expectation, expected_by, read_expectations
+from highwater.conformance.verdicts import CaseResult, CaseVerdict, Expectation, expected_by
 
 PAGE_CHARACTERS: Final = 1_500_000
 """Limit of the failure descriptions; what the texts leave of it is for exchanges."""
@@ -72,7 +72,7 @@ def page(report: Report) -> str:
         loader=PackageLoader("highwater.conformance"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    expectations = [read_expectations(target.target) for target in report.targets]
+    expectations = [target.expectations for target in report.targets]
     budget = _exchange_budget(report)
     clauses = [_clause(row, report.targets, expectations, budget) for row in rows_of(report)]
     areas = [(area, list(members)) for area, members in groupby(clauses, key=lambda clause: clause["area"])]

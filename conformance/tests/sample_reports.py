@@ -4,7 +4,7 @@ import msgspec
 
 from highwater.conformance.exchange import Event, ExchangeLog, ReportedEvent
 from highwater.conformance.report import Report, Stamp, TargetReport
-from highwater.conformance.verdicts import CaseResult, CaseVerdict, count_verdicts
+from highwater.conformance.verdicts import CaseResult, CaseVerdict, count_verdicts, known_expectations
 from highwater.reference.wire.framing import encode_request, encode_response
 from highwater.reference.wire.messages.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from highwater.reference.wire.registry import api_of
@@ -49,6 +49,7 @@ def target(name: str, *cases: CaseResult) -> TargetReport:
         verdicts=count_verdicts(cases),
         cases=list(cases),
         features={"metadata.version": [1, 27]},
+        expectations=known_expectations(name),
     )
 
 

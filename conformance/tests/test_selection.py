@@ -1,0 +1,75 @@
+"""Which cases a run has: by feature, pattern and age, and as the docs say."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from highwater.command_line import application
+from highwater.conformance.runner import Options, run_suite
+from highwater.spec.clauses import load_clauses
+
+DOCS = Path(__file__).parents[2] / "docs" / "conformance" / "README.md"
+
+
+def chosen(**options: object) -> set[str]:
+    report = run_suite(["reference"], Options(dry_run=True, **options))  # type: ignore[arg-type]
+    return {case["case"] for case in report["targets"][0]["cases"]}
+
+
+def test_patterns_choose_and_exclude_cases() -> None:
+    fetched = chosen(clauses=["FET-1*"])
+    assert {case.partition("[")[0] for case in fetched} >= {"FET-1", "FET-10"}
+    assert all(case.startswith("FET-1") for case in fetched)
+    assert chosen(clauses=["FET-1*"], excluded=["FET-1?*"]) == {
+        case for case in fetched if re.match(r"FET-1(\[|$)", case)
+    }
+
+
+def test_clauses_are_chosen_by_the_version_that_introduced_them() -> None:
+    def number(case: str) -> tuple[int, ...]:
+        return tuple(map(int, (load_clauses()[case.partition("[")[0]].since or "0").split(".")))
+
+    found = chosen(areas=["ADM"], since="2.3", until="2.4")
+    assert found
+    assert {number(case) for case in found} <= {(2, 3), (2, 4)}
+    assert chosen(areas=["ADM"], until="2.2") | found | chosen(areas=["ADM"], since="2.5") == chosen(areas=["ADM"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--clause", "FET-999"], "no clause 'FET-999'"),
+        (["--exclude", "NONE-*"], "no clause is named like 'NONE-*'"),
+        (["--feature", "transaction"], "did you mean transactions"),
+        (["--area", "FRN"], "did you mean FRM"),
+        (["--expect", "/nowhere/known.toml"], "cannot be read"),
+    ],
+)
+def test_a_name_that_selects_nothing_is_refused(arguments: list[str], says: str) -> None:
+    result = CliRunner().invoke(application("conform"), ["conform", "reference", "--dry-run", *arguments])
+    assert result.exit_code != 0
+    assert says in f"{result.output} {result.exception}"
+
+
+def test_the_example_of_the_docs_selects_cases() -> None:
+    (line,) = re.findall(r"(?m)^pytest (--pyargs .*)$", DOCS.read_text())
+    arguments = [each for each in shlex.split(line) if not each.startswith("--junitxml")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *arguments,
+        "-n",
+        "0",
+        "--collect-only",
+        "-qq",
+        "--hw-target",
+        "reference",
+    ]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False, cwd=DOCS.parent).stdout
+    assert sum(map(int, re.findall(r": (\d+)$", listed, re.MULTILINE))) > 5, listed
