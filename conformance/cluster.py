@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from highwater.conformance.broker import LATEST, AdvertisedVersions, Broker, Topic, expect, only
 from highwater.conformance.connection import WaitLimit, access_of
+from highwater.conformance.described import described_settings
 from highwater.conformance.exchange import ExchangeLog
 from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
 from highwater.conformance.targets.base import Target
@@ -83,9 +84,26 @@ class Cluster:
             raise Unsupported(f"the target has no {capability} capability")
 
     def setting(self, name: str) -> int:
-        if name not in self.target.settings:
+        """Return a setting of the target: what its file says, else what the broker reports; raises Unsupported."""
+        if name in self.target.settings:
+            return self.target.settings[name]
+        value = self.reported(name)
+        if value is None or not value.lstrip("-").isdecimal():
             raise Unsupported(f"the target's {name} is unknown")
-        return self.target.settings[name]
+        return int(value)
+
+    def within(self, value: int, *, at_least: str = "", at_most: str = "") -> int:
+        """Return the value, or the nearest that these settings of the target allow, as far as they are known."""
+        with suppress(Unsupported):
+            value = max(value, self.setting(at_least))
+        with suppress(Unsupported):
+            value = min(value, self.setting(at_most))
+        return value
+
+    def reported(self, name: str) -> str | None:
+        """Return a setting as the broker reports it (DescribeConfigs); None if it does not say."""
+        node, address = next((node, each) for node, each in self.target.addresses.items() if self.is_up(node))
+        return described_settings(node, address, access_of(self.target.command_config)).get(name)
 
     def stop(self, node: int) -> None:
         self._stopped_nodes.add(node)

@@ -75,7 +75,7 @@ def test_a_join_waits_for_those_who_were_there(driver: GroupDriver) -> None:
     Reply(DescribeGroupsRequest, "groups.members", ()),
 )
 def test_who_never_syncs_is_removed(driver: GroupDriver) -> None:
-    first, second = driver.joined_pair(rebalance_timeout_ms=SHORT_MS, session_timeout_ms=30_000)
+    first, second = driver.joined_pair(rebalance_timeout_ms=SHORT_MS, session_timeout_ms=driver.session_ms(30_000))
     leader, follower = (first, second) if first.is_leader else (second, first)
     number = follower.send_sync()
     expect(
@@ -368,7 +368,7 @@ def test_heartbeats_keep_a_member(cluster: Cluster, driver: GroupDriver) -> None
         expect("error code of a heartbeat", 0, member.heartbeat_error())
         return other.state() in ("Empty", "Dead")
 
-    cluster.eventually("the end of a session without heartbeats", other_is_out)
+    cluster.eventually("the end of a session without heartbeats", other_is_out, 10 + session_ms / 1000)
     expect("error code afterwards", 0, member.heartbeat_error())
 
 

@@ -34,13 +34,20 @@ class GroupDriver:
     def connect(self) -> Broker:
         return self.cluster.coordinator(self.group)
 
+    def session_ms(self, wanted: int = SESSION_MS) -> int:
+        """Return a session time-out that the broker allows."""
+        return self.cluster.within(
+            wanted, at_least="group_min_session_timeout_ms", at_most="group_max_session_timeout_ms"
+        )
+
     def join_request(
-        self, member_id: str = "", *, protocols: tuple[str, ...] = RANGE, session_timeout_ms: int = SESSION_MS,
+        self, member_id: str = "", *, protocols: tuple[str, ...] = RANGE, session_timeout_ms: int | None = None,
         rebalance_timeout_ms: int = SESSION_MS, instance: str | None = None, metadata: bytes = b"m",
         protocol_type: str = "consumer",
     ) -> JoinGroupRequest:  # fmt: skip
+        session_ms = self.session_ms() if session_timeout_ms is None else session_timeout_ms
         return JoinGroupRequest(
-            group_id=self.group, session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms,
+            group_id=self.group, session_timeout_ms=session_ms, rebalance_timeout_ms=rebalance_timeout_ms,
             member_id=member_id, group_instance_id=instance, protocol_type=protocol_type,
             protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocols),
         )  # fmt: skip

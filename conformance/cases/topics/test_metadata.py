@@ -61,6 +61,8 @@ def test_an_unknown_topic_is_named_with_its_error(cluster: Cluster, broker: Brok
 )
 def test_a_topic_is_made_on_demand_only_if_the_request_allows(cluster: Cluster, broker: Broker) -> None:
     name = cluster.name()
+    if cluster.reported("auto_create_topics_enable") == "false":
+        raise Unsupported("the broker creates no topics on demand (auto.create.topics.enable)")
     for _ in range(2):
         expect(
             "error code without auto-creation",

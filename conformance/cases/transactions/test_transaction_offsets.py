@@ -135,7 +135,7 @@ def test_a_coordinator_describes_a_transaction(cluster: Cluster, topic: Topic, p
     producer.begin(topic)
     found = describe_transaction(producer)
     expect("state of an open transaction", (0, "Ongoing"), _state(found))
-    expect("producer and timeout", (producer.producer_id, producer.epoch, 60_000), _identity(found))
+    expect("producer and timeout", (producer.producer_id, producer.epoch, producer.timeout_ms), _identity(found))
     expect("topic, partitions", (topic.name, (0,)), (only(found.topics).topic, only(found.topics).partitions))
     producer.end(commit=COMMIT)
     cluster.eventually(

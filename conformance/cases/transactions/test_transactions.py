@@ -177,7 +177,8 @@ def test_another_broker_refuses(cluster: Cluster) -> None:
     name = cluster.name("x")
     right = coordinator_of(cluster, name)
     wrong = cluster.connect(next(address for address in cluster.target.addresses.values() if address != right))
-    reply = wrong.call(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000))
+    timeout_ms = cluster.within(60_000, at_most="transaction_max_timeout_ms")
+    reply = wrong.call(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms))
     expect("error code", ErrorCode.NOT_COORDINATOR, reply.error_code)
 
 
