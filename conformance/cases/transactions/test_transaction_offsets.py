@@ -6,6 +6,7 @@ import pytest
 
 from highwater.conformance.broker import Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.members import GroupDriver
+from highwater.conformance.cases.support.producers import NOT_READY
 from highwater.conformance.cases.support.transactions import (
     ABORT,
     COMMIT,
@@ -154,7 +155,11 @@ def _identity(found: Any) -> tuple[int, int, int]:
 @clause("TXN-17", "unknown")
 @defect(Reply(DescribeTransactionsRequest, "transaction_states.error_code", 0))
 def test_a_transactional_id_that_is_not_there_is_an_error(cluster: Cluster) -> None:
-    expect("error code", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, describe_transaction(Transactional(cluster)).error_code)
+    producer, not_loaded = Transactional(cluster), (*NOT_READY, ErrorCode.NOT_COORDINATOR)
+    expect("error code", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, cluster.eventually(
+        "a coordinator that has loaded its log",
+        lambda: code if (code := describe_transaction(producer).error_code) not in not_loaded else None,
+    ))  # fmt: skip
 
 
 def listed(producer: Transactional, **filters: Any) -> bool:
