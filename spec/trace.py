@@ -98,12 +98,21 @@ RunLength == Len(RunSteps)
 """
 
 
+class Numbering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Fields whose names are numbered from 1, because the module compares them; with `digits` "2" is before "10"."""
+
+    fields: tuple[str, ...]
+    digits: bool = False
+
+
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`trace.toml` of a model: the order of the fields in a line, for `Trace<Model>.tla`.
 
     `kind`: the kind of entity that the model describes; `leaves_out`: fields that the model does not have, so that a
     trace with one of them is skipped; `first`: constants by name, each with an action and a field: the value is that of
-    the first line with this action (computed here, because TLC would search for it in every state).
+    the first line with this action (computed here, because TLC would search for it in every state); `numbered`:
+    constants by name, each the sequence of names that are replaced by their numbers; `everywhere`: actions whose lines
+    concern every entity, whatever node they name.
     """
 
     kind: str
@@ -112,6 +121,8 @@ class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     defaults: dict[str, Any] = {}
     leaves_out: tuple[str, ...] = ()
     first: dict[str, tuple[str, str]] = {}
+    numbered: dict[str, Numbering] = {}
+    everywhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +234,7 @@ def _validate_against(
     model: str, layout: Layout, entity: str, lines: Sequence[Line], timeout_s: float, explain: bool
 ) -> EntityVerdict:
     entity_lines = [line for line in lines if line.step.action in layout.actions]
+    orders = {name: _names_in_order(numbering, entity_lines) for name, numbering in layout.numbered.items()}
     named = [(member, line) for line in entity_lines for member in _members(layout, line.step)]
     unknown_line = next((line for member, line in named if type(member) is not type(named[0][0])), None)
     if unknown_line is not None:
@@ -234,9 +246,13 @@ def _validate_against(
             f"the types of members differ in {describe(unknown_line.step)}",
         )
     members = frozenset(member for member, _ in named)
-    entity_lines = [line for line in entity_lines if line.step.entity != ALL_ENTITIES or line.step.node in members]
+    entity_lines = [
+        line
+        for line in entity_lines
+        if line.step.entity != ALL_ENTITIES or line.step.node in members or line.step.action in layout.everywhere
+    ]
     steps = [line.step for line in entity_lines]
-    run = partial(_run, model, _module(layout, steps, members), len(entity_lines), timeout_s)
+    run = partial(_run, model, _module(layout, steps, members, orders), len(entity_lines), timeout_s)
     try:
         result = run(0)
     except CannotEvaluateError as error:
@@ -265,7 +281,7 @@ def _validate_against(
     if not explain:
         return verdict()
     before = _printed_states(run(reached).lines)
-    up_to = partial(_run, model, _module(layout, steps[:reached], members), reached, timeout_s, 0)
+    up_to = partial(_run, model, _module(layout, steps[:reached], members, orders), reached, timeout_s, 0)
     conjuncts = false_conjuncts(_trace_module(model), rejected.step.action, partial(_accepts, up_to))
     return verdict(before=tuple(before), conjuncts=tuple(conjuncts))
 
@@ -284,8 +300,7 @@ def _reached(lines: Iterable[str]) -> int:
 
 def _members(layout: Layout, step: Step) -> Iterable[Value]:
     for path in layout.members:
-        found = _field(step, path)
-        yield from found if isinstance(found, list) else [] if found is None else [found]
+        yield from _listed(_field(step, path))
 
 
 def _field(step: Step, path: str) -> Any:
@@ -293,9 +308,33 @@ def _field(step: Step, path: str) -> Any:
     return {"choices": step.choices, "state": step.state}[part].get(name)
 
 
-def _row(layout: Layout, step: Step) -> Value:
+def _names_in_order(numbering: Numbering, lines: Iterable[Line]) -> list[str]:
+    found = {name for line in lines for path in numbering.fields for name in _listed(_field(line.step, path))}
+    return sorted(found, key=_by_digits if numbering.digits else None)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _by_digits(name: str) -> list[tuple[int, str]]:
+    """Return a sort key that compares runs of digits as numbers."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _numbers(layout: Layout, orders: dict[str, list[str]], step: Step, path: str) -> Any:
+    """Return a field with its names replaced by their numbers, if the layout says so."""
+    value = _field(step, path)
+    for name, numbering in layout.numbered.items():
+        if path in numbering.fields and value is not None:
+            numbers = [orders[name].index(each) + 1 for each in _listed(value)]
+            return numbers if isinstance(value, list) else numbers[0]
+    return value
+
+
+def _row(layout: Layout, orders: dict[str, list[str]], step: Step) -> Value:
     """Return a line as a tuple: action, node, high watermark, then the fields of the layout."""
-    fields = [_field(step, path) for path in layout.actions[step.action]]
+    fields = [_numbers(layout, orders, step, path) for path in layout.actions[step.action]]
     defaults = [layout.defaults.get(path, UNLOGGED) for path in layout.actions[step.action]]
     values = [default if found is None else found for found, default in zip(fields, defaults, strict=True)]
     high_watermark = step.state.get("high_watermark", UNLOGGED)
@@ -309,13 +348,17 @@ def _as_value(value: Any) -> Value:
     return frozenset(tuple(item) if isinstance(item, list) else item for item in value)
 
 
-def _module(layout: Layout, steps: Sequence[Step], members: frozenset[Value]) -> partial[str]:
+def _module(
+    layout: Layout, steps: Sequence[Step], members: frozenset[Value], orders: dict[str, list[str]]
+) -> partial[str]:
     """Return the text of `Run` as a function of `module` (the module to extend) and `shown` (the line to explain)."""
     first = ""
     for name, (action, path) in layout.first.items():
         value = next((_field(step, path) for step in steps if step.action == action), None)
         first += f"{name} == {to_tla(layout.defaults[path] if value is None else value)}\n"
-    rows = ",\n".join(to_tla(_row(layout, step)) for step in steps)
+    for name, order in orders.items():
+        first += f"{name} == {to_tla(tuple(order))}\n"
+    rows = ",\n".join(to_tla(_row(layout, orders, step)) for step in steps)
     return partial(RUN.format, members=to_tla(members), first=first, steps=rows)
 
 

@@ -118,7 +118,7 @@ class SimulatedCluster:
     """
 
     def __init__(self, seed: int, settings: Settings, *, tracing: bool = False) -> None:
-        self.settings = settings
+        self.settings, self.tracing = settings, tracing
         self.world = World(
             seed, spread_ms=settings.spread_ms, loss_per_mille=settings.loss_per_mille, reorder=settings.reorder
         )

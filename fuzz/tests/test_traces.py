@@ -27,6 +27,7 @@ DRAWS: Final = 25
 DETECTED: Final = (
     ("eager_rebalance", "FenceStaleGeneration", "g", "HandleCommit"),
     ("controller_failover", "BumpLeaderEpoch", "t-0", "ElectLeader"),
+    ("zk_rebalance", "StopBeforeRelease", "old-group", "Release"),
 )
 SETTINGS: Final[dict[str, object]] = {
     "metadata_store_session_timeout_ms": 1_500,
@@ -41,7 +42,7 @@ PRODUCERS: Final = replace(WORK, replicas=2, group_members=0)
 
 
 # The traces of processes below cover the other models.
-@pytest.mark.parametrize("model", ["cooperative_rebalance", "hw_truncation", "controller_failover"])
+@pytest.mark.parametrize("model", ["cooperative_rebalance", "hw_truncation", "controller_failover", "zk_rebalance"])
 def test_a_run_with_faults_is_a_behaviour_of_the_spec(tmp_path: Path, model: str) -> None:
     found = validate_steps(tmp_path, model, run_of(model))
     assert found.verdict is Verdict.VALID, (found.line, found.reason)

@@ -26,6 +26,7 @@ RUNS: Final = {
     "isr_commit": ("HwWaitsForProposed", "t-0", 300),
     "hw_truncation": ("HwWaitsForProposed", "t-0", 300),
     "controller_failover": ("MoveLeaderToTarget", "t-0", 5_000),
+    "zk_rebalance": ("ClaimIfFree", "old-group", 200),
 }
 Mutation = Callable[[random.Random, Layout, list[Step]], str]
 

@@ -1,16 +1,25 @@
 """The ZooKeeper nodes of brokers and consumers of Kafka 0.7 (kafka-0.7-design, "Zookeeper Directories")."""
 
-from typing import Final
+from collections.abc import Awaitable
+from typing import Final, Protocol
 
 from highwater.errors import UsageError
 from highwater.reference.context import from_json, to_json
 from highwater.reference.store.client import StoreClient
-from highwater.reference.store.messages import Create
+from highwater.reference.store.messages import Create, StoreReply
 
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_TOPICS: Final = "/brokers/topics"
 BrokerPartition = tuple[int, int]
 """Broker id and partition number: the sort order groups the partitions of one broker (step 4)."""
+
+
+class Reader(Protocol):
+    """Reads nodes of the store: a `StoreClient`, or a rebalance, which ends when the connection does."""
+
+    def get(self, path: str) -> Awaitable[StoreReply]: ...
+
+    def children(self, path: str) -> Awaitable[StoreReply]: ...
 
 
 def node_name(partition: BrokerPartition) -> str:
@@ -52,7 +61,7 @@ async def register_broker(store: StoreClient, broker_id: int, address: str, topi
         await store.call(Create(path, to_json(partitions), ephemeral=True))
 
 
-async def read_partitions(store: StoreClient, topic: str) -> list[BrokerPartition]:
+async def read_partitions(store: Reader, topic: str) -> list[BrokerPartition]:
     """Return all partitions of a topic on all live brokers, sorted (steps 2 and 4)."""
     found: list[BrokerPartition] = []
     for broker in (await store.children(f"{BROKER_TOPICS}/{topic}")).children:
@@ -62,7 +71,7 @@ async def read_partitions(store: StoreClient, topic: str) -> list[BrokerPartitio
     return sorted(found)
 
 
-async def read_members(store: StoreClient, paths: GroupPaths) -> dict[str, list[str]]:
+async def read_members(store: Reader, paths: GroupPaths) -> dict[str, list[str]]:
     """Return the topics of every consumer of a group, sorted by consumer id (steps 3 and 5)."""
     members: dict[str, list[str]] = {}
     for consumer in sorted((await store.children(paths.ids)).children):

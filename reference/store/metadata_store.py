@@ -15,6 +15,7 @@ import msgspec
 from highwater.reference.configuration.broker import StoreConfig
 from highwater.reference.effects import Effect, Flush, Instant, Outbox, SetTimer, Trace
 from highwater.reference.storage.filesystem import FileSystem
+from highwater.reference.store.consumer_steps import Change, steps_of_change, steps_of_expiry
 from highwater.reference.store.log import StoreLog
 from highwater.reference.store.messages import (
     ANY_VERSION,
@@ -249,6 +250,8 @@ class MetadataStore:
             case AddWatch(path):
                 self._sessions[session_id].watches.add(path)
             case CloseSession():
+                if self._out.tracing:
+                    self._add_all(steps_of_expiry(self._sessions[session_id].ephemerals))
                 for path in sorted(self._sessions[session_id].ephemerals):
                     self._delete(path)
                 del self._sessions[session_id]
@@ -306,6 +309,10 @@ class MetadataStore:
             raise RefusedError("BadVersion")
 
     def _write(self, session_id: int, operation: Create | SetData | Delete | Check) -> Stat | None:
+        if self._out.tracing and not isinstance(operation, Check):
+            change: Change = "deleted" if isinstance(operation, Delete) else "written"
+            data = self._tree[operation.path].data if isinstance(operation, Delete) else operation.data
+            self._add_all(steps_of_change(change, operation.path, data, self._sessions[session_id].ephemerals))
         match operation:
             case Create(path, data, ephemeral, label):
                 stat = Stat(0, self._zxid, session_id if ephemeral else 0)
@@ -340,6 +347,10 @@ class MetadataStore:
             watched = any(path == root or path.startswith(root.rstrip("/") + "/") for root in session.watches)
             if watched and session.peer is not None:
                 self._out.send(session.peer, WatchEvent(kind, path))  # type: ignore[arg-type]
+
+    def _add_all(self, steps: Iterable[Trace]) -> None:
+        for step in steps:
+            self._out.add(step)
 
     def _trace(self, label: TraceLabel | None, stat: Stat) -> None:
         if label is not None and self._out.tracing:

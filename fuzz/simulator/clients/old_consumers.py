@@ -65,4 +65,4 @@ class OldConsumers:
 def _context(cluster: SimulatedCluster) -> Context:
     guards_off = cluster.settings.guards_off
     config = BrokerConfig(broker_id=0, metadata_store_session_timeout_ms=900, guards_off=guards_off)
-    return Context(config, SimulatedDisk(), Outbox())
+    return Context(config, SimulatedDisk(), Outbox(tracing=cluster.tracing))
