@@ -270,17 +270,23 @@ class Topics:
     async def _add_partitions(self, topic: CreatePartitionsTopic, *, validate_only: bool, wait_ms: int) -> None:
         """Write the larger assignment, on condition that the topic is as it was read; else read it again."""
         path = f"{TOPICS}/{topic.name}"
-        online = self._controller.when_online(topic.name, topic.count)
+        online: Pending[None] | None = None
         while True:
             if not self._controller.active:
                 raise RefusedRequestError(ErrorCode.NOT_CONTROLLER)
             found = await self._store.get(path)
             if found.error or found.stat is None:
                 raise RefusedRequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            existing = parse_topic(found.data).assignment
+            info = parse_topic(found.data)
+            if info.adding or info.removing:  # the number of replicas is not that of the topic meanwhile
+                raise RefusedRequestError(
+                    ErrorCode.REASSIGNMENT_IN_PROGRESS, "A partition of the topic is being reassigned."
+                )
+            existing = info.assignment
             changed = {**from_json(found.data), "partitions": {**existing, **self._more_partitions(topic, existing)}}
             if validate_only:
                 return
+            online = online or self._controller.when_online(topic.name, topic.count)
             written = await self._store.call(SetData(path, to_json(changed), found.stat.version))
             if written.error != "BadVersion":
                 break

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 from highwater.reference.context import from_json, to_json
 from highwater.reference.replication.states import PartitionState, state_path
 from highwater.reference.store.client import StoreClient
-from highwater.reference.store.messages import StoreReply
+from highwater.reference.store.messages import ANY_VERSION, StoreReply
 
 # --------------------------------------------------------------------------------------------------
 # Paths of the metadata store's nodes, as in Apache Kafka on ZooKeeper (kafka-0.8-principles).
@@ -43,13 +43,15 @@ class BrokerInfo:
 class TopicInfo:
     """A topic as stored: partition -> replicas.
 
-    During a reassignment `adding` and `removing` name the replicas that join and leave (KIP-455).
+    During a reassignment `adding` and `removing` name the replicas that join and leave (KIP-455). `version` is that of
+    the node when it was read or last written.
     """
 
     topic_id: bytes
     assignment: dict[int, tuple[int, ...]]
     adding: dict[int, tuple[int, ...]] = field(default_factory=dict)
     removing: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    version: int = ANY_VERSION
 
     def to_bytes(self) -> bytes:
         return to_json(
@@ -154,7 +156,11 @@ async def read_topics(store: StoreClient, names: tuple[str, ...] | None = None) 
     if names is None:
         names = await _children(store, TOPICS)
     found = await _get_all(store, {name: f"{TOPICS}/{name}" for name in names})
-    return {name: parse_topic(reply.data) for name, reply in found.items()}
+    topics = {name: parse_topic(reply.data) for name, reply in found.items()}
+    for name, info in topics.items():
+        stat = found[name].stat
+        info.version = stat.version if stat is not None else ANY_VERSION
+    return topics
 
 
 async def read_states(store: StoreClient, keys: list[Key]) -> dict[Key, PartitionState]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from highwater.reference.context import from_json, to_json
-from highwater.reference.controller.cluster import REASSIGN, TOPICS, Key, StoreLostError
+from highwater.reference.controller.cluster import REASSIGN, TOPICS, Key, StoreLostError, TopicInfo, read_topics
 from highwater.reference.controller.context import ControllerContext
 from highwater.reference.controller.election import elect_reassigned, with_new_epoch
 from highwater.reference.controller.steps import Step
@@ -103,14 +103,21 @@ class Reassignment:
         await self._persist(assigned, adding=self.adding, removing=self.removing)
 
     async def _persist(self, replicas: Replicas, *, adding: Replicas = (), removing: Replicas = ()) -> None:
+        """Replace one partition in the stored topic, and keep partitions that were added since it was cached."""
         topic, partition = self.key
         info = self.controller_context.cluster.topics[topic]
-        info.adding[partition], info.removing[partition] = adding, removing
-        for moving in (info.adding, info.removing):
-            if not moving[partition]:
-                del moving[partition]
-        stored = replace(info, assignment={**info.assignment, partition: replicas})
-        await self.controller_context.write(SetData(f"{TOPICS}/{topic}", stored.to_bytes()))
+        _set_moving(info, partition, adding, removing)
+        stored: TopicInfo | None = replace(info, assignment=dict(info.assignment))
+        while stored is not None:
+            stored.assignment[partition] = replicas
+            write = SetData(f"{TOPICS}/{topic}", stored.to_bytes(), stored.version)
+            reply = await self.controller_context.write(write)
+            if reply.error != "BadVersion":
+                info.version = next((stat.version for stat in reply.stats if stat is not None), stored.version)
+                return
+            stored = (await read_topics(self.controller_context.store, (topic,))).get(topic)
+            if stored is not None:
+                _set_moving(stored, partition, adding, removing)
 
     async def bump_leader_epoch(self) -> None:
         """Start a new leader epoch, so that LeaderAndIsr reaches every replica with the full replica list."""
@@ -188,6 +195,12 @@ class Reassignment:
     async def finish(self) -> None:
         await write_reassignment(self.controller_context, self.key, None, expected=self.target)
         self.controller_context.send_update_metadata([self.key], self.controller_context.cluster.brokers)
+
+
+def _set_moving(info: TopicInfo, partition: int, adding: Replicas, removing: Replicas) -> None:
+    for moving, moved in ((info.adding, adding), (info.removing, removing)):
+        moving.pop(partition, None)
+        moving.update({partition: moved} if moved else {})
 
 
 STEPS: Final[tuple[Step[Reassignment, None], ...]] = (

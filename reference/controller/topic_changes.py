@@ -25,7 +25,7 @@ class TopicChanges:
         self._controller_context.check_active()
         for topic, stored in found.items():
             known = cluster.topics.setdefault(topic, TopicInfo(stored.topic_id, {}))
-            known.assignment = {**stored.assignment, **known.assignment}
+            known.assignment, known.version = {**stored.assignment, **known.assignment}, stored.version
         await self.create_partitions(*found)
 
     async def create_partitions(self, *topics: str) -> None:

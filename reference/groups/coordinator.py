@@ -203,6 +203,7 @@ class GroupCoordinator:
             if self._guards.persist_static_rejoin:
                 error = await self._store.save_group(group)
                 if error is not ErrorCode.NONE:
+                    self._restore_static(group, member, old, was_leader=was_leader)
                     return refuse_join(error, "")
             self._start_session(group, member)
             response = join_response(group, member)
@@ -212,6 +213,16 @@ class GroupCoordinator:
                 return replace(response, skip_assignment=True, members=member_list(group))
             return replace(response, leader=old_id, members=())
         return await self._rejoin(group, member)
+
+    def _restore_static(self, group: Group, member: Member, old: Member, *, was_leader: bool) -> None:
+        """Let the old id be a member again, as the new one could not be stored (updateStaticMemberAndRebalance)."""
+        if group.members.get(member.member_id) is not member or group.state is not GroupState.STABLE:
+            return  # a rebalance has begun since: every member joins again
+        group.remove(member.member_id)
+        group.add(old)
+        if was_leader:
+            group.leader = old.member_id
+        self._start_session(group, old)
 
     def _fence(self, member: Member) -> None:
         """Reject the pending requests of a static member's old id with the fencing error."""

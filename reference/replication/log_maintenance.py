@@ -19,11 +19,14 @@ class LogMaintenance:
     def __init__(self, context: Context, replicas: ReplicaManager, configs: TopicConfigs) -> None:
         self._context, self._replicas, self._configs = context, replicas, configs
         self._checkpoint = Checkpoint(context.fs, context.out, "cleaner-offset-checkpoint")
-        self._cleaned: dict[Key, int] = {}
-        self._cleaning: tuple[Key, Cleaning] | None = None
+        self._cleaning: tuple[Partition, Cleaning] | None = None
 
     def start(self) -> None:
-        self._cleaned = self._checkpoint.read()
+        """Begin, after the replicas were opened."""
+        for key, offset in self._checkpoint.read().items():
+            partition = self._replicas.partitions.get(key)
+            if partition is not None and offset <= partition.log.log_end_offset:
+                partition.log.cleaned_until = offset
         self._set_timers()
 
     def _set_timers(self) -> None:
@@ -38,6 +41,7 @@ class LogMaintenance:
         elif timer == CLEANER:
             self._context.timer(CLEANER, self._context.config.log_cleaner_backoff_ms)
             self._clean_dirtiest()
+            self._write_checkpoint()
 
     def refresh_configs(self) -> None:
         """Give every log its topic's settings, which may have changed."""
@@ -62,24 +66,23 @@ class LogMaintenance:
         _, key, end = max(candidates)
         partition, wall_ms = self._replicas.partitions[key], self._context.now.wall_ms
         with partition.storage():
-            cleaning = clean(partition.log, self._first_dirty(partition), end, wall_ms)
-            self._cleaning = key, cleaning
+            cleaning = clean(partition.log, partition.log.cleaned_until, end, wall_ms)
+            self._cleaning = partition, cleaning
             self._context.out.add(Flush(cleaning.paths, CLEANED))
 
     def cleaned_until(self, topic: str, partition: int) -> int:
         """Return the first offset that is not compacted yet."""
-        return self._cleaned.get((topic, partition), 0)
+        return self._replicas.partitions[topic, partition].log.cleaned_until
 
-    def _first_dirty(self, partition: Partition) -> int:
-        """Return the first offset not cleaned yet; 0 if a truncation has removed cleaned records."""
-        found = self.cleaned_until(partition.topic, partition.partition)
-        return found if found <= partition.log.log_end_offset else 0
+    def _write_checkpoint(self) -> None:
+        partitions = self._replicas.partitions.items()
+        self._checkpoint.write({key: each.log.cleaned_until for key, each in partitions if each.log.cleaned_until})
 
     def _candidate(self, partition: Partition) -> list[tuple[float, Key, int]]:
         log = partition.log
         if "compact" not in log.config.cleanup_policy or partition.offline:
             return []
-        wall_ms, first_dirty = self._context.now.wall_ms, self._first_dirty(partition)
+        wall_ms, first_dirty = self._context.now.wall_ms, log.cleaned_until
         end = cleanable_end(log, wall_ms, partition.high_watermark)
         ratio = dirty_ratio(log, first_dirty, end)
         enough = ratio >= log.config.min_cleanable_dirty_ratio or is_overdue(log, first_dirty, end, wall_ms)
@@ -90,11 +93,11 @@ class LogMaintenance:
             self._checkpoint.complete_flush()
         if token != CLEANED or self._cleaning is None:
             return
-        (key, cleaning), self._cleaning = self._cleaning, None
-        partition = self._replicas.partitions.get(key)
-        if partition is None:
+        (partition, cleaning), self._cleaning = self._cleaning, None
+        # A replica of the same name may have been created since: its log has other records.
+        if self._replicas.partitions.get((partition.topic, partition.partition)) is not partition:
             return
         with partition.storage():
-            install(partition.log, cleaning)
-            self._cleaned[key] = cleaning.end
-            self._checkpoint.write(self._cleaned)
+            if install(partition.log, cleaning):
+                partition.log.cleaned_until = cleaning.end
+                self._write_checkpoint()

@@ -527,8 +527,9 @@ class Partition:
 
     def restart_at(self, offset: int) -> None:
         """Replace the log by an empty one at `offset`, the leader's log start, because the leader deleted the rest."""
-        self.log.truncate_fully(offset)
-        self.high_watermark = offset
+        with self.storage():
+            self.log.truncate_fully(offset)
+            self.high_watermark = offset
         self._wake(self.commit_waiters)
 
     def raise_high_watermark(self, leader_high_watermark: int) -> None:
@@ -545,7 +546,10 @@ class Partition:
     def truncate_to(self, offset: int) -> None:
         # The leader epoch cache drops entries past the end even if no record is removed (KAFKA-10706).
         if offset < self.log.log_end_offset or self._context.guards.forget_truncated_epochs:
-            self.log.truncate_to(offset)
+            with self.storage():
+                self.log.truncate_to(offset)
+        if self.offline:
+            return
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         self._context.trace(
             self.entity,

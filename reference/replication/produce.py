@@ -84,13 +84,14 @@ class ProduceHandler:
         """Append the batch of one partition. Raises RefusedBatchError, after the append only if replication failed."""
         partition = self._leader(topic, data.index, body.acks)
         batch, header = self._validator.validate(topic, bytes(data.records or b""), version)
-        repeated = partition.log.producers.duplicate(header) if header.producer_id >= 0 else None
         append_time = -1
+        repeated = partition.log.producers.duplicate(header)
+        if repeated is None and header.is_transactional:
+            await self._verify_transaction(partition, header, body.transactional_id, version)
+            repeated = partition.log.producers.duplicate(header)  # the same batch may have waited on another connection
         if repeated is not None:
             base_offset, end_offset = repeated.base_offset, repeated.last_offset + 1
         else:
-            if header.is_transactional:
-                await self._verify_transaction(partition, header, body.transactional_id, version)
             base_offset, append_time = self._append(partition, batch, header, body.acks, version)
             end_offset = partition.log.log_end_offset
         if body.acks == -1:

@@ -212,6 +212,8 @@ class ReplicaManager:
             for state in topic.partition_states:
                 error = self._stop(topic.topic_name, state)
                 results.append((topic.topic_name, state.partition_index, error))
+        if any(state.delete_partition for topic in request.topic_states for state in topic.partition_states):
+            self.checkpoint_high_watermarks()
         return results
 
     def _stop(self, topic: str, state: StopReplicaPartitionState) -> ErrorCode:
@@ -226,8 +228,8 @@ class ReplicaManager:
             self._stopped[key] = max(state.leader_epoch, known)
         if partition is not None:
             self._stop_partition(partition)
-            if state.delete_partition:
-                self._delete(key)
+        if state.delete_partition and (partition is not None or key in self.corrupt_logs):
+            self._delete(key)
         return ErrorCode.NONE
 
     def _stop_partition(self, partition: Partition) -> None:
@@ -236,7 +238,11 @@ class ReplicaManager:
         self.on_role_change(partition)
 
     def _delete(self, key: Key) -> None:
-        del self.partitions[key]
+        """Delete a replica with all that is known of it: a new topic of this name begins with an empty log."""
+        self.partitions.pop(key, None)
+        self.corrupt_logs.pop(key, None)
+        for offsets in self._checkpointed.values():
+            offsets.pop(key, None)
         self._context.fs.delete_folder(f"{key[0]}-{key[1]}")
 
     def leader_epochs(self) -> dict[Key, int]:

@@ -64,13 +64,18 @@ def clean(log: Log, first_dirty: int, end: int, wall_ms: int) -> Cleaning:
     return Cleaning(tuple(cleaned), end)
 
 
-def install(log: Log, cleaning: Cleaning) -> None:
-    """Replace every segment by its fsynced copy, unless the segment has changed meanwhile."""
-    for segment, size in cleaning.segments:
-        if segment in log.segments and segment.size == size:
+def install(log: Log, cleaning: Cleaning) -> bool:
+    """Replace every segment by its fsynced copy; return False, and delete the copies, if a segment has changed.
+
+    A record that superseded others may have been truncated since: without it, they must stay.
+    """
+    unchanged = all(segment in log.segments and segment.size == size for segment, size in cleaning.segments)
+    for segment, _ in cleaning.segments:
+        if unchanged:
             log.replace(segment, segment.path + CLEANED)
         elif log.fs.exists(segment.path + CLEANED):
             log.fs.delete(segment.path + CLEANED)
+    return unchanged
 
 
 def _latest_offsets(log: Log, first_dirty: int, end: int) -> tuple[dict[bytes, int], int]:

@@ -99,6 +99,7 @@ class Log:
         self.warnings: list[str] = []  # damage found and repaired while opening the log
         self.dirty: dict[str, None] = {}  # files written since the last flush, in order
         self.unflushed_messages = 0
+        self.cleaned_until = 0  # the log is compacted below this offset, the base of a segment
         self._flush_end = 0  # log end when the current flush began, or the offset of a later truncation
         self._load(recovery_point, clean=clean)
         if recovery_point > self.log_end_offset and not clean:
@@ -382,6 +383,8 @@ class Log:
         else:
             self.log_end_offset = max(offset, self.segments[0].base_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        if self.log_end_offset < self.cleaned_until:  # what is appended to this segment next is not compacted
+            self.cleaned_until = self.segments[-1].base_offset
         self._flush_end = min(self._flush_end, self.log_end_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
         delete_snapshots_above(self.fs, self.folder, self.log_end_offset)
@@ -394,6 +397,7 @@ class Log:
             self._drop_last_segment()
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
         self._flush_end = offset
+        self.cleaned_until = min(self.cleaned_until, offset)
         self.epochs = LeaderEpochCache()
         self.epochs.dirty = True
         self.producers.clear()

@@ -182,9 +182,22 @@ def test_a_cleaned_copy_is_not_left_behind_if_its_segment_changed() -> None:
     flush(log)
     cleaning = clean(log, 0, 5, NOW)
     log.truncate_to(2)
-    install(log, cleaning)
+    assert not install(log, cleaning)
     assert not [name for name in log.fs.names("t-0") if name.endswith(".cleaned")]
-    assert [record.offset for record in contents(log)[1]] == [], "later records superseded both when they were cleaned"
+    assert [record.offset for record in contents(log)[1]] == [0, 1], "the records that superseded them were truncated"
+
+
+def test_records_after_a_truncation_are_not_compacted_yet() -> None:
+    """The next cleaning must index them, or the records that they supersede would stay."""
+    log = fresh()
+    for number in range(6):
+        append(log, [(b"a", b"%d" % number + b"x" * 380)])
+    log.cleaned_until = compact(log).end
+    log.truncate_to(2)
+    for number in range(6):
+        append(log, [(b"a", b"%d" % number + b"y" * 380)])
+    compact(log, first_dirty=log.cleaned_until)
+    assert len(contents(log)[1]) == 2, "the last one, and the active segment"
 
 
 def test_a_crash_between_copy_and_swap_leaves_the_old_segment() -> None:
