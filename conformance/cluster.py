@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from highwater.conformance.broker import LATEST, AdvertisedVersions, Broker, Topic, expect, only
-from highwater.conformance.connection import WaitLimit, access_of
+from highwater.conformance.connection import Access, WaitLimit, access_of
 from highwater.conformance.described import described_settings
 from highwater.conformance.exchange import ExchangeLog
 from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
@@ -63,11 +63,13 @@ class Cluster:
 
     # -- brokers -------------------------------------------------------------------------------------
 
-    def connect(self, address: str | None = None, timeout_s: float | None = None) -> Broker:
+    def connect(
+        self, address: str | None = None, timeout_s: float | None = None, access: Access | None = None
+    ) -> Broker:
         """Open a connection, by default to the first broker that is up; it is closed at the end of the case."""
         broker = Broker(
             address or self.any_address(), self.advertised, timeout_s=timeout_s or self.timeout_s, log=self.log,
-            wait_limit=self.wait_limit, access=access_of(self.target.command_config),
+            wait_limit=self.wait_limit, access=access or access_of(self.target.command_config),
         )  # fmt: skip
         self._connections.append(broker)
         return broker

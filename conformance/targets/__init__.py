@@ -127,9 +127,9 @@ def _without_guards(name: str, guards_off: Sequence[str]) -> Target:
 
 
 @contextmanager
-def open_target(name: str) -> Iterator[Target]:
+def open_target(name: str, command_config: Path | None = None) -> Iterator[Target]:
     """Launch a target and close it at the end of the block."""
-    target = launch_target(name)
+    target = launch_target(name, command_config)
     try:
         yield target
     finally:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from highwater.conformance.connection import OPEN, Access
+from highwater.reference.client.access import client_context
+
 STOP_NODE: Final = "stop_node"
 PAUSE_NODE: Final = "pause_node"
 PROMPT: Final = "prompt"
@@ -13,12 +16,21 @@ PROMPT: Final = "prompt"
 
 @dataclass(frozen=True, slots=True)
 class SaslListener:
-    """A listener without TLS that requires a SASL login; `mechanisms` are the names in SaslHandshake."""
+    """A listener that requires a SASL login; `mechanisms` are those with which this user can log in.
+
+    `tls`: the authorities to trust, as a PEM file; empty for the system's, None for a listener without TLS.
+    """
 
     address: str
     user: str
     password: str
     mechanisms: tuple[str, ...]
+    tls: str | None = None
+
+    @property
+    def access(self) -> Access:
+        """How to connect without a login; raises UsageError for a PEM file that cannot be read."""
+        return OPEN if self.tls is None else Access(client_context(self.tls))
 
 
 class Target(Protocol):

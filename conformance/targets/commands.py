@@ -5,6 +5,10 @@ version = "3.9"                        # as for --kafka-version; optional
 command_config = "client.properties"   # TLS and SASL; optional
 settings = { replica_lag_time_max_ms = 30000 }   # broker settings that cases use for deadlines; optional
 
+[login]                                # a listener that requires a login, for the cases about SASL; optional
+bootstrap = "kafka1:9094"
+command_config = "login.properties"
+
 [nodes.1]                              # by broker id
 start = "ssh kafka1 systemctl start kafka"
 stop = "ssh kafka1 systemctl stop kafka"
@@ -41,6 +45,13 @@ class NodeCommands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     resume: str = ""
 
 
+class LoginListener(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A listener that requires a SASL login, and the client properties with an account for it."""
+
+    bootstrap: str
+    command_config: Path
+
+
 class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Contents of a cluster file; `nodes` by broker id."""
 
@@ -48,6 +59,7 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     nodes: dict[int, NodeCommands] = {}
     version: str = ""
     command_config: Path | None = None
+    login: LoginListener | None = None
     settings: dict[str, int] = {}
 
 
@@ -61,9 +73,11 @@ def read_cluster_file(path: Path) -> ClusterFile:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         hint = "see docs/conformance/README.md for an example"
         raise UsageError(f"not a cluster file: {error}", where=str(path), hint=hint) from error
-    if found.command_config is None:
-        return found
-    return msgspec.structs.replace(found, command_config=path.parent / found.command_config)
+    config = found.command_config and path.parent / found.command_config
+    login = found.login and msgspec.structs.replace(
+        found.login, command_config=path.parent / found.login.command_config
+    )
+    return msgspec.structs.replace(found, command_config=config, login=login)
 
 
 class CommandTarget(ExternalTarget):
@@ -71,7 +85,8 @@ class CommandTarget(ExternalTarget):
 
     def __init__(self, path: Path, command_config: Path | None = None) -> None:
         self._file = file = read_cluster_file(path)
-        super().__init__(file.bootstrap, command_config or file.command_config)
+        login = (file.login.bootstrap, file.login.command_config) if file.login else None
+        super().__init__(file.bootstrap, command_config or file.command_config, login)
         unknown_nodes = sorted(file.nodes.keys() - self.addresses.keys())
         if unknown_nodes:
             known = ", ".join(map(str, sorted(self.addresses)))

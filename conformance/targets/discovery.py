@@ -6,10 +6,15 @@ from contextlib import suppress
 
 from highwater.conformance.connection import OPEN, Access, Connection
 from highwater.conformance.failures import TargetFailure
+from highwater.conformance.targets.base import SaslListener
 from highwater.errors import UsageError
+from highwater.reference.security.login import Account
+from highwater.reference.security.mechanisms import MECHANISMS
 from highwater.reference.wire.messages.metadata import FindCoordinatorRequest, MetadataRequest, MetadataRequestTopic
+from highwater.reference.wire.messages.security import SaslHandshakeRequest
 
 METADATA_VERSION = 1
+HANDSHAKE_VERSION = 1
 COORDINATOR_VERSION = 0
 OFFSETS = "__consumer_offsets"
 TIMEOUT_S = 3.0
@@ -22,6 +27,25 @@ def brokers_of(address: str, access: Access = OPEN) -> dict[int, str]:
     with Connection(address, timeout_s=TIMEOUT_S, access=access) as connection:
         reply = connection.exchange(MetadataRequest(topics=()), METADATA_VERSION)
     return {broker.node_id: f"{broker.host}:{broker.port}" for broker in reply.brokers}
+
+
+def sasl_listener(address: str, access: Access, tls: str | None) -> SaslListener | None:
+    """Return the listener with the mechanisms with which this account can log in; None without an account, or if none.
+
+    Raises TargetFailure if the broker does not answer SaslHandshake.
+    """
+    if access.account is None:
+        return None
+    with Connection(address, timeout_s=TIMEOUT_S, access=Access(access.context)) as connection:
+        offered = connection.exchange(SaslHandshakeRequest(mechanism="?"), HANDSHAKE_VERSION).mechanisms
+    user, password = access.account.user, access.account.password
+    accepted = []
+    for mechanism in sorted({*offered} & {*MECHANISMS}):
+        with suppress(TargetFailure):
+            tried = Access(access.context, Account(mechanism, user, password))
+            Connection(address, timeout_s=TIMEOUT_S, access=tried).close()
+            accepted.append(mechanism)
+    return SaslListener(address, user, password, tuple(accepted), tls) if accepted else None
 
 
 def is_complete(address: str, brokers: int, access: Access = OPEN) -> bool:

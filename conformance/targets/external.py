@@ -10,7 +10,7 @@ from highwater.conformance.broker import advertised_versions
 from highwater.conformance.connection import Access, access_of
 from highwater.conformance.failures import AccessRefused, Disconnected, TargetFailure, Unsupported
 from highwater.conformance.targets.base import SaslListener
-from highwater.conformance.targets.discovery import brokers_of
+from highwater.conformance.targets.discovery import brokers_of, sasl_listener
 from highwater.errors import UsageError
 
 ANSWER_TIMEOUT_S: Final = 2.0
@@ -19,16 +19,21 @@ PROBE_TIMEOUT_S: Final = 1.0
 
 
 class ExternalTarget:
-    """An external cluster: the suite cannot stop its nodes."""
+    """An external cluster: the suite cannot stop its nodes.
+
+    Its listener for cases about logins is the one of `login_config`, by default its own, if that requires a login.
+    """
 
     capabilities: frozenset[str] = frozenset()
     settings: Mapping[str, int] = {}
     sasl: SaslListener | None = None
     era = ""
 
-    def __init__(self, name: str, command_config: Path | None = None) -> None:
+    def __init__(self, name: str, command_config: Path | None = None, login: tuple[str, Path] | None = None) -> None:
         self.name, self.version, self.command_config = name, "unknown", command_config
-        self.addresses: Mapping[int, str] = _discover_brokers(name.split(",", maxsplit=1)[0], access_of(command_config))
+        first, access = name.split(",", maxsplit=1)[0], access_of(command_config)
+        self.addresses: Mapping[int, str] = _discover_brokers(first, access)
+        self.sasl = _login_listener(*login) if login else _login_listener(first, command_config)
 
     @property
     def bootstrap(self) -> str:
@@ -64,6 +69,14 @@ def _discover_brokers(address: str, access: Access) -> dict[int, str]:
         ) from error
     except TargetFailure as error:
         raise UsageError(f"the broker answers ApiVersions, but not Metadata ({error})", where=address) from error
+
+
+def _login_listener(address: str, config: Path | None) -> SaslListener | None:
+    access = access_of(config)
+    try:
+        return sasl_listener(address, access, access.cafile if access.context is not None else None)
+    except TargetFailure as error:
+        raise UsageError(f"the listener does not answer SaslHandshake ({error})", where=address) from error
 
 
 def _diagnose_port(address: str) -> str:

@@ -67,6 +67,26 @@ def test_cases_run_through_tls_and_a_login(secured: ReferenceCluster, certificat
     assert sum(verdicts.values()) - verdicts["pass"] - verdicts["unsupported"] == 0
 
 
+@pytest.mark.parametrize("how", ["of the client properties", "of the cluster file"])
+def test_cases_about_logins_run_on_the_listener(
+    with_login: ReferenceCluster, secured: ReferenceCluster, certificate: Path, tmp_path: Path, how: str
+) -> None:
+    path = properties(tmp_path, "SASL_SSL", store=str(certificate))
+    name, config = secured.bootstrap, path
+    if how == "of the cluster file":
+        name, config = str(tmp_path / "mine.toml"), properties(tmp_path, "SASL_PLAINTEXT")
+        login = f'[login]\nbootstrap = "{secured.bootstrap}"\ncommand_config = "tls.properties"\n'
+        (tmp_path / "tls.properties").write_text(properties(tmp_path, "SASL_SSL", store=str(certificate)).read_text())
+        properties(tmp_path, "SASL_PLAINTEXT")
+        Path(name).write_text(f'bootstrap = "{with_login.bootstrap}"\n{login}')
+    with open_target(name, config) as target:
+        assert target.sasl is not None
+        assert target.sasl.mechanisms == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    verdicts = run_suite([name], Options(clauses=["SEC-9", "SEC-11"], jobs=1, command_config=config))["targets"][0]
+    assert verdicts["verdicts"]["pass"] >= 6
+    assert sum(verdicts["verdicts"].values()) == verdicts["verdicts"]["pass"]
+
+
 def refused(name: str, command_config: Path | None = None) -> str:
     """Return the error message, which must come within five seconds."""
     began = time.monotonic()

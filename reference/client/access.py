@@ -49,6 +49,7 @@ class Access:
 
     context: ssl.SSLContext | None = None
     account: Account | None = None
+    cafile: str = ""  # the authorities that `context` trusts; empty for the system's
 
     @classmethod
     def to_cluster_of(cls, config: BrokerConfig) -> Self:
@@ -75,7 +76,7 @@ class Access:
         store, key = values.get("ssl.truststore.location", ""), values.get("ssl.keystore.location", "")
         tls = client_context(store, key) if _is_tls(protocol) else None
         if not protocol.startswith("SASL"):
-            return cls(tls)
+            return cls(tls, cafile=store)
         mechanism, login = values.get("sasl.mechanism", ""), dict(JAAS.findall(values.get("sasl.jaas.config", "")))
         if mechanism not in MECHANISMS:
             raise UsageError(
@@ -84,7 +85,7 @@ class Access:
         if login.keys() != {"username", "password"}:
             hint = 'e.g. sasl.jaas.config=... required username="alice" password="secret";'
             raise UsageError("sasl.jaas.config has no username and password", where=str(path), hint=hint)
-        return cls(tls, Account(mechanism, login["username"], login["password"]))
+        return cls(tls, Account(mechanism, login["username"], login["password"]), store)
 
     def login(self) -> Login | None:
         return Login(self.account, fresh_nonce(), CLIENT_ID) if self.account is not None else None

@@ -13,6 +13,7 @@ from highwater.conformance.cases.support.sasl import (
     Challenge,
     Scram,
     authenticate,
+    connect_without_login,
     handshake,
     listener,
     plain,
@@ -117,7 +118,7 @@ def test_who_has_not_finished_is_told_nothing(cluster: Cluster, request_: Any, f
 @defect(Reply(ApiVersionsRequest, "api_keys", ()))
 @sweep(ApiVersionsRequest)
 def test_strangers_may_ask_for_versions(cluster: Cluster, version: int) -> None:
-    broker = cluster.connect(listener(cluster, PLAIN).address)
+    broker = connect_without_login(cluster, PLAIN)
     request = ApiVersionsRequest(client_software_name="highwater", client_software_version="1.0")
     reply = broker.call(request, version)
     expect("error code", 0, reply.error_code)
@@ -128,7 +129,7 @@ def test_strangers_may_ask_for_versions(cluster: Cluster, version: int) -> None:
 @clause("SEC-12", "unknown version")
 @defect(Reply(ApiVersionsRequest, "error_code", 0))
 def test_strangers_may_ask_for_versions_too_new(cluster: Cluster) -> None:
-    broker = cluster.connect(listener(cluster).address)
+    broker = connect_without_login(cluster)
     data = encode_request(ApiVersionsRequest(client_software_name="h", client_software_version="1"), 4, 7, "c")
     broker.send_bytes(data.replace(b"\0\x12\0\x04", b"\0\x12\x7f\xff", 1))
     reply = broker.receive(api_of(ApiVersionsRequest), 0, 7)

@@ -28,9 +28,15 @@ def listener(cluster: Cluster, mechanism: str = "") -> SaslListener:
     return found
 
 
+def connect_without_login(cluster: Cluster, mechanism: str = "") -> Broker:
+    """Connect to the SASL listener, and send nothing; raises Unsupported as `listener` does."""
+    found = listener(cluster, mechanism)
+    return cluster.connect(found.address, access=found.access)
+
+
 def unauthenticated_connection(cluster: Cluster, mechanism: str = "") -> Broker:
     """Connect to the SASL listener without login, and check that ApiVersions is answered."""
-    broker = cluster.connect(listener(cluster, mechanism).address)
+    broker = connect_without_login(cluster, mechanism)
     expect("error code of ApiVersions", 0, broker.exchange(ApiVersionsRequest(), 0).error_code)
     return broker
 
