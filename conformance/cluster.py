@@ -48,12 +48,12 @@ class Cluster:
 
     def __init__(
         self, target: Target, advertised: AdvertisedVersions, *, timeout_s: float = 5.0, keep: bool = False,
-        wait_limit: WaitLimit | None = None,
+        wait_limit: WaitLimit | None = None, whole_log: bool = False,
     ) -> None:  # fmt: skip
         self.target, self.advertised, self.timeout_s, self.keep = target, advertised, timeout_s, keep
         self.wait_limit = wait_limit or WaitLimit()
-        self.log = ExchangeLog()
-        self._prefix = f"hw-{uuid.uuid4().hex[:10]}"
+        self.log = ExchangeLog(whole=whole_log)
+        self.prefix = f"hw-{uuid.uuid4().hex[:10]}"
         self._counter = itertools.count(1)
         self._connections: list[Broker] = []
         self._topics: list[str] = []
@@ -142,7 +142,7 @@ class Cluster:
     # -- topics --------------------------------------------------------------------------------------
 
     def name(self, what: str = "t") -> str:
-        return f"{self._prefix}-{what}{next(self._counter)}"
+        return f"{self.prefix}-{what}{next(self._counter)}"
 
     def topic_name(self) -> str:
         """Return a name for a topic that the case creates itself; `close` deletes the topic."""

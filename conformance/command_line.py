@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 PAGE: Final = "results/conformance.html"
+SHOWN_DIFFERENCES: Final = 100
 FEATURES: Final = {
     "protocol": ("FRM", "API"),
     "metadata": ("MD",),
@@ -43,8 +44,8 @@ def conform_command(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            help="reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], nisshi, HOST:PORT or "
-            "FILE.toml; several targets give a matrix."
+            help="reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, nisshi, HOST:PORT "
+            "or FILE.toml; several targets give a matrix."
         ),
     ] = None,
     area: Annotated[list[str] | None, typer.Option(help="Run only this area, e.g. FRM; repeatable.")] = None,
@@ -83,6 +84,9 @@ def conform_command(
     write_expect: Annotated[
         Path | None, typer.Option(help="Write such a file with the deviations of this run, for you to add the reasons.")
     ] = None,
+    against: Annotated[
+        str, typer.Option(help="Another target: compare the values in the replies of both, also where both pass.")
+    ] = "",
     html: Annotated[
         Path | None, typer.Option(help=f"Write an HTML page with the bytes behind each verdict; default {PAGE}.")
     ] = None,
@@ -135,6 +139,8 @@ def conform_command(
         raise typer.Exit(_self_test(targets or ["reference:3"], options, json_, verbose))
     if not targets:
         raise UsageError("no target", where="conform", hint="name a broker, e.g. reference:3")
+    if against:
+        raise typer.Exit(_compare(targets, against, options, json_, verbose))
     files = ReportFiles(html=html, markdown=markdown, junit=junit, badge=badge)
     raise typer.Exit(_run(targets, options, files, write_expect, strict, json_, verbose))
 
@@ -201,6 +207,30 @@ def _run(
     else:
         show(report_of(report), strict=strict, verbose=verbose)
     return exit_code(report, strict=strict)
+
+
+def _compare(targets: list[str], other: str, options: "Options", json_: bool, verbose: bool) -> int:
+    import msgspec
+
+    from highwater.conformance.report import report_of
+    from highwater.conformance.runner import run_suite
+    from highwater.conformance.values import compare_values, lines
+    from highwater.errors import UsageError
+    from highwater.results import progress
+    from highwater.signals import interruptible
+
+    if len(targets) != 1:
+        raise UsageError("two brokers are compared", where="--against", hint="name one target beside --against")
+    with_values = msgspec.structs.replace(options, values=True)
+    with interruptible(), progress("comparing", 0, quiet=json_) as step:
+        report = report_of(run_suite([*targets, other], with_values, lambda target, result: step()))
+    here, there = report.targets
+    found = compare_values(here.name, there.name, here.cases, there.cases)
+    if json_:
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        typer.echo("\n".join(lines(found, 0 if verbose else SHOWN_DIFFERENCES)))
+    return found.exit_code
 
 
 def _self_test(targets: list[str], options: "Options", json_: bool, verbose: bool) -> int:

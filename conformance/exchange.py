@@ -1,7 +1,7 @@
 """The log of the frames of one case, as bytes and decoded, for reports of failures."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +41,15 @@ class ReportedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     def weight(self) -> int:
         return len(self.address) + len(self.what) + len(self.data) + len(self.decoded)
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply of one case: `request` is what was asked, without what the run chose; `values` by path."""
+
+    api: str
+    version: int
+    request: str
+    values: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +95,13 @@ def newest_events(events: Sequence[ReportedEvent], budget: int) -> list[Reported
 
 
 class ExchangeLog:
-    """The last events of a case, oldest first."""
+    """The last events of a case, oldest first; with `whole` all of them."""
 
-    def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+    def __init__(self, *, whole: bool = False) -> None:
+        self._events: deque[Event] = deque(maxlen=None if whole else MAX_EVENTS)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
 
     def add(self, event: Event) -> None:
         self._events.append(event)

@@ -25,6 +25,7 @@ from highwater.conformance.selection import case_of, check_era, needs_exclusive_
 from highwater.conformance.sharing import SharedTarget, TargetServer
 from highwater.conformance.targets import KNOWN, launch_target
 from highwater.conformance.targets.base import PROMPT, Target
+from highwater.conformance.values import replies_of
 from highwater.conformance.verdicts import BROKEN, UNDECIDED, CaseResult, CaseVerdict, verdict_of
 from highwater.errors import UsageError
 from highwater.spec.clauses import find_clause
@@ -62,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--hw-no-slow", action="store_true", help="leave out cases that wait for time-outs")
     group.addoption("--hw-repeat", type=int, default=1, help="runs of each case; differing verdicts give flaky")
     group.addoption("--hw-keep", action="store_true", help="do not delete the topics and groups of the cases")
+    group.addoption("--hw-values", action="store_true", help="report the values of all replies")
     group.addoption("--hw-dry-run", action="store_true", help="report the cases without running them")
     group.addoption(
         "--hw-report-fd", type=int, default=-1, help="write a line of JSON for each verdict to this descriptor"
@@ -173,7 +175,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     check_era(config.getoption("hw_kafka_version") or config.stash[TARGET].era, request.node)
     cluster = Cluster(
         config.stash[TARGET], config.stash[ADVERTISED_VERSIONS], timeout_s=config.getoption("hw_timeout"),
-        keep=config.getoption("hw_keep"),
+        keep=config.getoption("hw_keep"), whole_log=config.getoption("hw_values"),
         wait_limit=config.stash.get(WAIT_LIMIT, None) or _wait_limit(config.stash[TARGET], request.node),
     )  # fmt: skip
     request.node.stash[CLUSTER] = cluster
@@ -237,11 +239,13 @@ def _judge(item: pytest.Item, call: pytest.CallInfo[None], exception: BaseExcept
     case, clause = case_of(item)
     verdict = verdict_of(exception, clause.level)
     is_shown = verdict in BROKEN | UNDECIDED and CLUSTER in item.stash
+    has_values = item.config.getoption("hw_values") and verdict is CaseVerdict.PASS and CLUSTER in item.stash
     return CaseResult(
         case=case, clause=clause.id, level=clause.level, verdict=verdict, seconds=round(call.duration, 3),
         message=_message(exception) if exception else "",
         expected=getattr(exception, "expected", ""), actual=getattr(exception, "actual", ""),
         exchange=item.stash[CLUSTER].log.to_report() if is_shown else [],
+        replies=replies_of(item.stash[CLUSTER].log, item.stash[CLUSTER].prefix) if has_values else [],
     )  # fmt: skip
 
 

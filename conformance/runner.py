@@ -51,6 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int = 1
     command_config: Path | None = None
     guards_off: Sequence[str] = ()
+    values: bool = False
 
     def arguments(self) -> list[str]:
         found = [f"--hw-level={self.level}", f"--hw-timeout={self.timeout_s}"]
@@ -62,6 +63,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found += [f"--hw-kafka-version={self.kafka_version}"] if self.kafka_version else []
         found += ["--hw-dry-run"] if self.dry_run else []
         found += ["--hw-keep"] if self.keep else []
+        found += ["--hw-values"] if self.values else []
         found += ["--hw-no-slow"] if self.no_slow else []
         found += [f"--hw-repeat={self.repeat}"] if self.repeat > 1 else []
         found += [f"--hw-command-config={self.command_config.absolute()}"] if self.command_config else []

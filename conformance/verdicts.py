@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from highwater.conformance.exchange import ReportedEvent
+from highwater.conformance.exchange import Reply, ReportedEvent
 from highwater.conformance.failures import NotApplicable, TargetFailure, Unsupported
 from highwater.conformance.patterns import check_patterns, covers
 from highwater.errors import ExitCode, UsageError
@@ -62,6 +62,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     exchange: list[ReportedEvent] = []
     """The last events, unless the verdict is `pass`."""
+    replies: list[Reply] = []
+    """The values of all replies, if they were asked for and the verdict is `pass`."""
 
     def full_message(self) -> str:
         """Return the message, for a failure with the sentence and source of the clause."""

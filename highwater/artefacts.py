@@ -26,7 +26,7 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One file of the catalogue: its source, and the SHA-256 and size (bytes) that it must have."""
 
     name: str
-    kind: Literal["maven", "go", "debian"]
+    kind: Literal["maven", "go", "debian", "pypi"]
     coordinates: str
     version: str
     sha256: str
@@ -57,6 +57,14 @@ CLIENTS: Final = {
         ("go", "mod", "download", "-modcacherw", "{coordinates}@{version}"),
         suffix=".zip",
         install_hint="install Go, e.g. apt-get install golang",
+    ),
+    "pypi": Client(
+        (
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"),
+            *("--platform", "manylinux2014_x86_64", "--dest", "{folder}", "{coordinates}=={version}"),
+        ),
+        suffix=".whl",
+        install_hint="install pip in this environment",
     ),
     "debian": Client(
         ("apt-get", "--quiet", "download", "{coordinates}={version}"),

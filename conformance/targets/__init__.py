@@ -12,7 +12,7 @@ from highwater.errors import UsageError
 from highwater.releases import NEWEST
 from highwater.spec.guards import find_guard
 
-TARGETS: Final = "reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], nisshi"
+TARGETS: Final = "reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, nisshi"
 KNOWN: Final = f"{TARGETS}, HOST:PORT[,HOST:PORT] or FILE.toml"
 ADDRESSES: Final = re.compile(r"[^,\s:]+:[1-9]\d{0,4}(,[^,\s:]+:[1-9]\d{0,4})*")
 LAUNCHED: Final = re.compile(r"([a-z-]+)(?::(\d+(?:\.\d+)+))?(?::([1-9]))?")
@@ -44,10 +44,16 @@ def _librdkafka_mock(version: str, brokers: int) -> Target:
     return librdkafka_mock(brokers)
 
 
-def _nisshi(version: str, brokers: int) -> Target:
-    from highwater.conformance.targets.nisshi import Nisshi
+def _tansu(version: str, brokers: int) -> Target:
+    from highwater.conformance.targets.tansu import tansu
 
-    return Nisshi()
+    return tansu()
+
+
+def _nisshi(version: str, brokers: int) -> Target:
+    from highwater.conformance.targets.tansu import nisshi
+
+    return nisshi()
 
 
 LAUNCHERS: Final[Mapping[str, Callable[[str, int], Target]]] = {
@@ -55,6 +61,7 @@ LAUNCHERS: Final[Mapping[str, Callable[[str, int], Target]]] = {
     VERSIONED: _apache_kafka,
     "kfake": _kfake,
     "librdkafka-mock": _librdkafka_mock,
+    "tansu": _tansu,
     "nisshi": _nisshi,
 }
 """By name; each function imports its launcher when called."""
