@@ -6,6 +6,9 @@ BIN    := $(VENV)/bin
 TYPING := $(VENV)/typing/highwater
 # Arguments for the command that a target runs, such as a seed: make test ARGS="-k wire".
 ARGS   ?=
+# Tests start a thousand Python processes. Where the environment forbids compiled modules, each of them would compile all
+# its source again, which takes half of its start.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup demo test lint soak bench clean
 .DEFAULT_GOAL := help

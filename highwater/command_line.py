@@ -5,7 +5,8 @@ installed fails with one line that names the extra to install.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -141,14 +142,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(f"highwater {highwater.__version__}")
         sys.exit(ExitCode.HELD)
-    try:
+    with failure_in_one_line(name):
         if name not in BY_NAME:
             raise unknown_name("command", name, BY_NAME, "highwater --help")
         sys.exit(_run(BY_NAME[name], given))
+
+
+@contextmanager
+def failure_in_one_line(command: str) -> Iterator[None]:
+    """End the process with one line and an exit code, if what runs inside fails in a way that is not a defect."""
+    try:
+        yield
     except UsageError as error:
         _end(str(error), ExitCode.USAGE)
     except ModuleNotFoundError as error:
-        _end(_missing(name, error), ExitCode.USAGE)
+        _end(_missing(command, error), ExitCode.USAGE)
     except KeyboardInterrupt:
         _end("interrupted", ExitCode.UNDECIDED)
     except OSError as error:

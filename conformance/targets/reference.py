@@ -18,7 +18,7 @@ from highwater.errors import UsageError
 
 READY_TIMEOUT_S = 40.0
 COMMAND_TIMEOUT_S = 20.0
-NODE_PROGRAM = ("-m", "highwater", "broker")
+NODE_PROGRAM = ("-m", "highwater.node")
 """Arguments of Python that run a node."""
 
 
@@ -29,12 +29,14 @@ class ReferenceCluster:
         self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
         settings: dict[str, object] | None = None, folder: Path | None = None, trace: Path | None = None,
         environment: Mapping[str, Mapping[str, str]] | None = None, node_program: Sequence[str] = NODE_PROGRAM,
+        port: int = 0,
     ) -> None:  # fmt: skip
-        """Start the cluster; `environment` has additional environment variables by node name."""
+        """Start the cluster, at free ports or from `port` on; `environment` has more variables by node name."""
         command = [sys.executable, "-m", "highwater", "broker", "--cluster", str(brokers), "--control"]
         command += ["--truncation", truncation]
         command += [part for guard in guards_off for part in ("--guard-off", guard)]
         command += [part for key, value in (settings or {}).items() for part in ("--set", f"{key}={_text(value)}")]
+        command += ["--port", str(port)] if port else []
         command += ["--folder", str(folder)] if folder else []
         command += ["--trace", str(trace)] if trace else []
         self._process = subprocess.Popen(

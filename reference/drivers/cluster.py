@@ -133,7 +133,7 @@ class Cluster:
 
     def _processes(self) -> Processes:
         """Return the launcher of the nodes; they watch their parent, which is this process."""
-        program = json.loads(os.environ.get(NODE_PROGRAM, '["-m", "highwater", "broker"]'))
+        program = json.loads(os.environ.get(NODE_PROGRAM, '["-m", "highwater.node"]'))
         commands: dict[Name, list[str]] = {
             name: [sys.executable, *program, "--config", str(path), *self._trace]
             for name, path in self._configs.items()
