@@ -13,6 +13,7 @@ from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import (
     Coordinator,
     DescribeClusterBroker,
+    DescribeClusterRequest,
     DescribeClusterResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -28,6 +29,9 @@ from highwater.reference.wire.schema import ZERO_UUID
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 # Read, write, create, delete, alter, describe, describe and alter configs: there is no authorizer, so all (KIP-430).
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+# Create, alter, describe, cluster action, describe and alter configs, idempotent write.
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+NOT_REQUESTED = -(1 << 31)
 COORDINATORS_SINCE = 4
 # Versions 10 and 11 have a topic id field that cannot be used: their responses require a topic name.
 TOPIC_IDS_SINCE = 12
@@ -83,6 +87,7 @@ class MetadataHandler:
             cluster_id=self._context.config.cluster_id,
             controller_id=self._cache.controller_id if self._cache.is_alive(self._cache.controller_id) else -1,
             topics=tuple(topics),
+            cluster_authorized_operations=_cluster_operations(requested=body.include_cluster_authorized_operations),
         )
 
     def _by_id(self, topic_id: bytes) -> MetadataResponseTopic:
@@ -125,7 +130,9 @@ class MetadataHandler:
         )
 
     async def describe_cluster(self, request: Request) -> DescribeClusterResponse:
+        body: DescribeClusterRequest = request.body
         return DescribeClusterResponse(
+            cluster_authorized_operations=_cluster_operations(requested=body.include_cluster_authorized_operations),
             cluster_id=self._context.config.cluster_id,
             controller_id=self._cache.controller_id,
             brokers=tuple(
@@ -179,3 +186,7 @@ class MetadataHandler:
 
 def _has_id(requested: MetadataRequestTopic) -> bool:
     return requested.name is None or requested.topic_id != ZERO_UUID
+
+
+def _cluster_operations(*, requested: bool) -> int:
+    return CLUSTER_OPERATIONS if requested else NOT_REQUESTED

@@ -1,6 +1,7 @@
 """Serve DescribeTopicPartitions (key 75), which returns the partitions of topics in pages (KIP-966)."""
 
 from highwater.reference.effects import Request
+from highwater.reference.metadata import TOPIC_OPERATIONS
 from highwater.reference.metadata_cache import MetadataCache
 from highwater.reference.topics import INTERNAL_TOPICS
 from highwater.reference.wire.errors import ErrorCode
@@ -22,7 +23,7 @@ class TopicPartitions:
         self._cache = cache
 
     async def describe(self, request: Request) -> DescribeTopicPartitionsResponse:
-        """Return one page of topics, sorted by name, from the cursor on.
+        """Return one page of topics, sorted by name, from the cursor on, each with its authorized operations.
 
         The next cursor is the first partition that does not fit in the page.
         """
@@ -35,8 +36,11 @@ class TopicPartitions:
             if name < start[0]:
                 continue
             if name not in self._cache.topics:
+                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 topics.append(
-                    DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+                    DescribeTopicPartitionsResponseTopic(
+                        error_code=unknown, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+                    )
                 )
                 continue
             numbers = [n for n in sorted(self._cache.topics[name].partitions) if name > start[0] or n >= start[1]]
@@ -54,6 +58,7 @@ class TopicPartitions:
             name=name,
             topic_id=self._cache.topics[name].topic_id,
             is_internal=name in INTERNAL_TOPICS,
+            topic_authorized_operations=TOPIC_OPERATIONS,
             partitions=tuple(
                 DescribeTopicPartitionsResponsePartition(
                     **self._cache.partition_fields(name, number),

@@ -30,6 +30,7 @@ from highwater.reference.wire.messages.metadata import (
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestCursor,
+    MetadataRequest,
     TopicRequest,
 )
 from highwater.reference.wire.messages.replicas import (
@@ -189,6 +190,20 @@ def test_describe_topic_partitions_returns_pages(world: Simulated) -> None:
     assert replicas == {((), ())}, "Java's AdminClient ends at null"
     unknown = world.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="no"),)), 0)
     assert unknown.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert unknown.topics[0].topic_authorized_operations > 0, "Apache Kafka does not wait to be asked"
+
+
+CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+"""Create, alter, describe, cluster action, describe and alter configs, idempotent write (KIP-430)."""
+
+
+@pytest.mark.parametrize(
+    ("request_type", "version"), [(MetadataRequest, 8), (MetadataRequest, 10), (DescribeClusterRequest, 0)]
+)
+def test_operations_on_the_cluster_are_returned_on_request(world: Simulated, request_type: type, version: int) -> None:
+    for requested, expected in ((True, CLUSTER_OPERATIONS), (False, -(2**31))):
+        found = world.ask(request_type(include_cluster_authorized_operations=requested), version)
+        assert found.cluster_authorized_operations == expected
 
 
 def test_racks_of_brokers_are_described() -> None:
