@@ -29,16 +29,19 @@ PARTS: Final = {"And": "conjunct", "Or": "disjunct", "step": "condition"}
 
 def proof_changes(path: Path) -> list[Change]:
     """Return the mutants of the actions in a proof's module, in the order of its text."""
-    tree = ast.parse(path.read_text())
-    found: dict[str, Change] = {ast.unparse(tree): Change("", "", 0, "", "", "")}
-    for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef) or _returns(function) not in ACTIONS:
-            continue
-        for number, node in enumerate(ast.walk(function)):
-            for what, old, edit in _edits(node):
-                text = _edited(tree, function, number, edit)
-                line = getattr(node, "lineno", function.lineno)
-                found.setdefault(text, Change(path.parent.name, function.name, line, what, ast.unparse(old), text))
+    statements = ast.parse(path.read_text()).body
+    texts = [ast.unparse(statement) for statement in statements]
+    found: dict[str, Change] = {"\n\n".join(texts): Change("", "", 0, "", "", "")}
+    for place, statement in enumerate(statements):
+        for function in ast.walk(statement):
+            if not isinstance(function, ast.FunctionDef) or _returns(function) not in ACTIONS:
+                continue
+            for number, node in enumerate(ast.walk(function)):
+                for what, old, edit in _edits(node):
+                    changed = _edited(statement, function, number, edit)
+                    text = "\n\n".join([*texts[:place], changed, *texts[place + 1 :]])
+                    line = getattr(node, "lineno", function.lineno)
+                    found.setdefault(text, Change(path.parent.name, function.name, line, what, ast.unparse(old), text))
     return list(found.values())[1:]
 
 
@@ -46,9 +49,9 @@ def _returns(function: ast.FunctionDef) -> str:
     return ast.unparse(function.returns) if function.returns else ""
 
 
-def _edited(tree: ast.Module, function: ast.FunctionDef, number: int, edit: Edit) -> str:
-    """Return the text of the module after an edit of the node with this number in a function."""
-    changed = copy.deepcopy(tree)
+def _edited(statement: ast.stmt, function: ast.FunctionDef, number: int, edit: Edit) -> str:
+    """Return the text of a statement of the module after an edit of the node with this number in a function in it."""
+    changed = copy.deepcopy(statement)
     same = next(
         node for node in ast.walk(changed) if isinstance(node, ast.FunctionDef) and node.lineno == function.lineno
     )
