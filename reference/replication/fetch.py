@@ -1,8 +1,9 @@
 """Serve Fetch (key 1), v0-12, for consumers and followers.
 
 The broker answers at once if max_wait_ms <= 0, no partition is requested, min_bytes are available, a partition has an
-error, or a follower's log diverges. Otherwise the request waits in the purgatory until enough records are appended (for
-followers) or committed (for consumers), or until max_wait_ms has passed.
+error or records in a segment that is not its newest, or a follower's log diverges. Otherwise the request waits in the
+purgatory until enough records are appended (for followers) or committed (for consumers), or until max_wait_ms has
+passed.
 
 An incremental fetch (KIP-227) reads only the pending partitions of its session (`fetch_sessions`).
 """
@@ -235,10 +236,14 @@ class FetchHandler:
         if diverging is not None:
             end = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
             return _partition_data(partition, diverging_epoch=end), True
+        # A read ends with its segment: without this, each segment smaller than min_bytes costs max_wait_ms
+        # (DelayedFetch, case F).
+        until = _readable_until(partition, body)
+        urgent = bool(records) and partition.log.on_older_segment(requested.fetch_offset, until)
         if body.isolation_level == READ_COMMITTED:
             aborted = _aborted(partition, requested.fetch_offset, records)
-            return _partition_data(partition, records=records, aborted_transactions=aborted), False
-        return _partition_data(partition, records=records), False
+            return _partition_data(partition, records=records, aborted_transactions=aborted), urgent
+        return _partition_data(partition, records=records), urgent
 
     def _update_follower(
         self,

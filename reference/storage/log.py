@@ -318,6 +318,10 @@ class Log:
             return segment.read(position, header.size) if at_least_one else b""
         return segment.read(position, min(self._end_position(segment, until) - position, max_bytes))
 
+    def on_older_segment(self, offset: int, end: int) -> bool:
+        """Return whether the segment of an offset is older than that of `end`."""
+        return self._segment_of(offset) < self._segment_of(end)
+
     def _end_position(self, segment: Segment, until: int) -> int:
         """Return the position in a segment of the first batch at or past offset `until`."""
         if until >= self.log_end_offset:

@@ -228,6 +228,20 @@ def test_retention_and_compaction_follow_the_topic_settings() -> None:
     assert left == [7, 8, 9], "the last of each key, and the active segment"
 
 
+@pytest.mark.parametrize(("offset", "waits"), [(0, False), (1, False), (2, True)])
+def test_a_fetch_waits_for_min_bytes_only_in_the_newest_segment(offset: int, waits: bool) -> None:
+    """A read ends with its segment; kafka-go's test of compaction reads small segments with min_bytes=200."""
+    cluster = Cluster()
+    cluster.create("t", segment_bytes="200")
+    for number in range(3):
+        cluster.produce("t", batch(b"%d" % number + bytes(100)))
+    part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    started = cluster.world.now_ms
+    request = FetchRequest(max_wait_ms=1_000, min_bytes=1_000, topics=(FetchTopic(topic="t", partitions=(part,)),))
+    assert cluster.ask(request, 11).responses[0].partitions[0].records
+    assert (cluster.world.now_ms - started >= 1_000) is waits  # virtual time
+
+
 def test_an_old_dirty_record_is_compacted_below_the_dirty_ratio() -> None:
     """KIP-354: max.compaction.lag.ms."""
     cluster = Cluster(log_cleaner_backoff_ms=500)
