@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import Consumer, ElectionType, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
+from highwater.bench.picture import COLOURS, Row, draw_rows
 from highwater.conformance.targets.apache_kafka import apache_kafka
 from highwater.errors import UsageError
 
@@ -42,6 +43,7 @@ PROMPT: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50, "lo
 """Of a client that looks for new leaders: otherwise its waits are measured. It expects lost connections."""
 SESSION_MS: Final = 3_000
 WAIT_S: Final = 120.0
+PICTURE: Final = Path("results/partitions.svg")
 LOAD, FAILOVER = "load", "failover"
 REFERENCE, APACHE = "reference", "Apache Kafka"
 
@@ -331,30 +333,54 @@ def _line(row: str, unit: str, samples: Mapping[str, Sample]) -> str:
 
 
 def curve() -> Iterator[str]:
-    """Yield what a cluster of three reference brokers does with more and more partitions, and what they cost idle."""
+    """Yield what a cluster of three reference brokers does with more and more partitions, and what they cost idle.
+
+    The picture has a dot for each round: its rate as a share of the median with the fewest partitions.
+    """
+    rates: dict[int, list[float]] = {}
     with reference_cluster(3) as cluster:
         create(cluster, LOAD, 12, 3)
         produce(cluster, LOAD, RECORDS, bytes(RECORD_BYTES), acks="all")
-        first, exist = 0.0, 12
+        exist = 12
         for partitions in CURVE:
             started = time.perf_counter()
             create(cluster, f"idle-{partitions}", partitions - exist, 3)
             created_s, added, exist = time.perf_counter() - started, partitions - exist, partitions
-            rates = sorted(
+            rates[partitions] = found = sorted(
                 produce(cluster, LOAD, RECORDS, bytes(RECORD_BYTES), acks="all", **{"batch.size": 1_000})
                 for _ in range(ROUNDS)
             )
-            rate = statistics.median(rates)
-            first = first or rate
+            share = statistics.median(found) / statistics.median(rates[CURVE[0]])
             yield (
                 f"{partitions:6,} partitions: {added:,} more created in {created_s:.1f} s; acks=all, batches of 1 KB: "
-                f"{rate:,.0f} records/s ({rates[0]:,.0f} to {rates[-1]:,.0f}), {rate / first:.2f} of the first row"
+                f"{statistics.median(found):,.0f} records/s ({found[0]:,.0f} to {found[-1]:,.0f}), "
+                f"{share:.2f} of the first row"
             )
         busy = {node: _busy_s(cluster.pid(node)) for node in cluster.addresses}
         time.sleep(IDLE_S)
         shares = [100 * (_busy_s(cluster.pid(node)) - before) / IDLE_S for node, before in busy.items()]
         used = [resident_mb(cluster.pid(node)) for node in cluster.addresses]
         yield f"idle with {exist:,} partitions: at most {max(shares):.1f} % of a core and {max(used):.0f} MB each"
+        yield f"all {CURVE[-1]:,} at once: created in {_created_s():.1f} s"
+    yield f"picture: {_draw(rates)}"
+
+
+def _created_s() -> float:
+    """Return the seconds in which a new cluster of three creates a topic with the most partitions, three replicas."""
+    with reference_cluster(3) as cluster:
+        create(cluster, LOAD, 1, 3)  # the first request waits for the controller
+        started = time.perf_counter()
+        create(cluster, "many", CURVE[-1], 3)
+        return time.perf_counter() - started
+
+
+def _draw(rates: Mapping[int, list[float]]) -> Path:
+    first = statistics.median(rates[CURVE[0]])
+    rows = [
+        Row(f"{partitions:,} partitions", [rate / first for rate in found], COLOURS[REFERENCE])
+        for partitions, found in rates.items()
+    ]
+    return draw_rows(PICTURE, f"Records/s, acks=all, as a share of the rate with {CURVE[0]} partitions", rows)
 
 
 def _busy_s(pid: int) -> float:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
-from jinja2 import Template
 
 from highwater.bench.brokers import (
     APACHE,
@@ -31,26 +30,12 @@ from highwater.bench.brokers import (
     partitions_of,
     reference_cluster,
 )
+from highwater.bench.picture import COLOURS, Row, draw_rows
 from highwater.errors import UsageError
 
 PICTURE: Final = Path("results/failover.svg")
 PARTITIONS: Final = 12
 PAUSE_S: Final = SESSION_MS / 3000
-WIDTH, LEFT, ROW, TOP = 760, 300, 34, 46
-
-DRAWING: Final = Template(
-    """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {{ width }} {{ height }}" font-family="sans-serif"
- font-size="12" role="img" aria-label="{{ title }}">
-<rect width="100%" height="100%" fill="#fff"/><text x="12" y="20" font-size="14">{{ title }}</text>
-{% for tick in ticks %}<line x1="{{ tick.x }}" x2="{{ tick.x }}" y1="{{ top - 8 }}" y2="{{ height - 24 }}"
- stroke="#ddd"/><text x="{{ tick.x }}" y="{{ height - 8 }}" text-anchor="middle">{{ tick.text }} s</text>
-{% endfor %}{% for row in rows %}<text x="{{ left - 12 }}" y="{{ row.y + 4 }}" text-anchor="end">{{ row.name }}</text>
-{% for x in row.dots %}<circle cx="{{ x }}" cy="{{ row.y }}" r="5" fill="{{ row.colour }}" fill-opacity=".6"/>
-{% endfor %}{% endfor %}</svg>
-""",
-    autoescape=True,
-)
-COLOURS: Final = {REFERENCE: "#0b6e99", APACHE: "#c4551b"}
 
 
 def new_leaders_of_a_pause(cluster: Brokers) -> float:
@@ -104,23 +89,5 @@ def _take(sample: Sample, end: Callable[[Brokers], float], cluster: Brokers) -> 
 
 def draw(times: Mapping[tuple[str, str], list[float]]) -> Path:
     """Write a picture with a row for each kind of end and broker, and a dot for each time in s."""
-    longest = max((value for values in times.values() for value in values), default=1.0)
-    scale = (WIDTH - LEFT - 24) / (int(longest) + 1)
-    rows = [
-        {
-            "name": f"{end}: {name}",
-            "y": TOP + ROW * n,
-            "dots": [LEFT + scale * v for v in values],
-            "colour": COLOURS[name],
-        }
-        for n, ((end, name), values) in enumerate(times.items())
-    ]
-    ticks = [{"x": LEFT + scale * second, "text": second} for second in range(int(longest) + 2)]
-    title = "Time until another broker leads all partitions of the one that ended"
-    PICTURE.parent.mkdir(exist_ok=True)
-    PICTURE.write_text(
-        DRAWING.render(
-            width=WIDTH, height=TOP + ROW * len(rows) + 16, title=title, rows=rows, ticks=ticks, top=TOP, left=LEFT
-        )
-    )
-    return PICTURE
+    rows = [Row(f"{end}: {name}", values, COLOURS[name]) for (end, name), values in times.items()]
+    return draw_rows(PICTURE, "Time until another broker leads all partitions of the one that ended", rows, " s")

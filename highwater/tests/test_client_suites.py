@@ -3,8 +3,12 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
+import highwater.reference
 from highwater.soak.client_suites import go_tests, librdkafka
 from highwater.soak.client_suites.results import FAILED, PASSED, SKIPPED, Results
+from highwater.soak.client_suites.suites import SUITES, Suite
 from highwater.soak.client_suites.toxiproxy import docker
 
 GO = """\
@@ -52,3 +56,10 @@ def test_docker_compose_stops_and_starts_a_broker(tmp_path: Path) -> None:
         for verb in ("stop", "start"):
             subprocess.run(["docker", "compose", verb, "kafka-3"], env=environment, check=True, timeout=60)
     assert called == [("stop", 3), ("start", 3)]
+
+
+@pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)
+def test_the_readme_says_which_version_runs_and_why_tests_are_left_out(suite: Suite) -> None:
+    text = Path(highwater.reference.__file__).with_name("README.md").read_text()
+    assert suite.version.rpartition("+")[2].lstrip("v") in text  # of a crate: the version of the library in it
+    assert [reason for reason in suite.excluded.values() if reason not in text] == []
