@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 CLIENT_DEADLINE_S: Final = 20.0
 CLIENT_MEMORY_MB: Final = 512
 FINDINGS: Final = Path("fuzz/findings")
-TARGET_HELP: Final = "reference[:N], kfake, librdkafka-mock, apache-kafka[:VERSION], tansu, nisshi, HOST:PORT or FILE.toml"
+TARGET_HELP: Final = (
+    "reference[:N], kfake, librdkafka-mock, apache-kafka[:VERSION], tansu, nisshi, HOST:PORT or FILE.toml"
+)
 REPLAY_HELP: Final = f"{TARGET_HELP}; for a client's finding 'COMMAND {{bootstrap}}'"
 OWNED_HELP: Final = "Allow a target on another machine, which you own and may crash."
 
