@@ -188,7 +188,8 @@ def _wait_limit(target: Target, item: pytest.Item) -> WaitLimit:
     if PROMPT not in target.capabilities:
         return WaitLimit()
     has_failed = RESULT in item.stash and item.stash[RESULT].verdict in BROKEN
-    return WaitLimit(POLLING_LIMIT_S, POLLING_LIMIT_AFTER_FAILURE_S if has_failed else POLLING_LIMIT_S)
+    join_s = POLLING_LIMIT_S + target.settings.get("group_initial_rebalance_delay_ms", 0) / 1000
+    return WaitLimit(join_s, POLLING_LIMIT_AFTER_FAILURE_S if has_failed else POLLING_LIMIT_S)
 
 
 @pytest.fixture

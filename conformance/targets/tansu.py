@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,7 @@ class Tansu(ExternalTarget):
     """One broker that stores everything in memory: a restart loses all data."""
 
     capabilities = frozenset({PROMPT})
+    settings: Mapping[str, int] = {"group_initial_rebalance_delay_ms": 5_000}  # measured; it cannot be set
 
     def __init__(self, name: str, version: str, program: Path) -> None:
         self._ports = Ports(1)

@@ -13,7 +13,6 @@ from highwater.errors import UsageError
 from highwater.reports import audit_dataframe
 from highwater.reports.audit import audit
 from highwater.reports.dataframe import CALLS, OPTIONAL, REQUIRED, TEXTS
-from highwater.reports.execution.spark_session import spark_session
 from highwater.reports.synth.write import synth
 from highwater.reports.tests.histories import PROMISED, History
 from highwater.reports.verdicts import AuditResult
@@ -34,13 +33,8 @@ IN_ONE_EVENT = {"assign", "seek", "reset", "revoke", "lost", "crash", "begin_txn
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    try:
-        started = spark_session()
-    except UsageError as error:
-        pytest.skip(f"no Spark here: {error}")
-    yield started
-    started.stop()
+def session(local_spark: Any) -> Any:
+    return local_spark
 
 
 def rows_of(events: Iterator[Event]) -> Iterator[dict[str, Any]]:

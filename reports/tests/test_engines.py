@@ -3,9 +3,9 @@
 import os
 import re
 import signal
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -131,15 +131,8 @@ def test_a_killed_worker_is_reported(dataset: Path, pool: Pool) -> None:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Engine]:
-    from highwater.reports.execution.spark_session import spark_session
-
-    try:
-        session = spark_session()
-    except UsageError as error:
-        pytest.skip(f"no Spark here: {error}")
-    yield engine_for("spark")
-    session.stop()
+def spark(local_spark: Any) -> Engine:
+    return engine_for("spark")
 
 
 @pytest.mark.xdist_group("spark")

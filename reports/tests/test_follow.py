@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator
 from itertools import pairwise
 from pathlib import Path
 
@@ -43,17 +43,11 @@ def put(folder: Path, name: str, data: bytes) -> None:
 @pytest.fixture(
     params=[pytest.param("local"), pytest.param("spark", marks=pytest.mark.xdist_group("spark"))], scope="module"
 )
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "local":
-        yield Pool()
-        return
-    spark = Spark()
-    try:
-        session = spark.session()
-    except UsageError as error:
-        pytest.skip(f"no Spark here: {error}")
-    yield spark
-    session.stop()
+        return Pool()
+    request.getfixturevalue("local_spark")
+    return Spark()
 
 
 def arrivals_of(engine: Engine) -> Arrivals:
