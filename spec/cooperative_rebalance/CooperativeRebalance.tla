@@ -467,6 +467,9 @@ TypeOK ==
 \* A client waits for one reply at a time.
 OneAwaited == \A a, b \in calls : a.awaited /\ b.awaited /\ a.client = b.client => a = b
 
+\* A reply that nobody awaits is lost.
+RepliesAwaited == \A call \in calls : call.at = "answered" => call.awaited \/ ~MatchReplies
+
 \* The owner of p according to the claims of this generation.
 Claimed(p) == LET owners == Owners(group.claims, p) IN IF owners = {} THEN None ELSE CHOOSE m \in owners : TRUE
 
@@ -508,6 +511,7 @@ Protocol == Spec /\ GuardsOff = {}
 
 THEOREM Protocol => []TypeOK
 THEOREM Protocol => []OneAwaited
+THEOREM Protocol => []RepliesAwaited
 THEOREM Protocol => []OneOwner
 THEOREM Protocol => []NothingTaken
 THEOREM Protocol => []ClaimsAgree

@@ -448,6 +448,9 @@ TypeOK ==
 \* A client waits for one reply at a time.
 OneAwaited == \A a, b \in calls : a.awaited /\ b.awaited /\ a.client = b.client => a = b
 
+\* A reply that nobody awaits is lost.
+RepliesAwaited == \A call \in calls : call.at = "answered" => call.awaited \/ ~MatchReplies
+
 \* The members and partitions for which the coordinator would accept a commit.
 Grants ==
     IF group.state \in {"Stable", "PreparingRebalance"}
@@ -492,6 +495,7 @@ Protocol == Spec /\ GuardsOff = {}
 
 THEOREM Protocol => []TypeOK
 THEOREM Protocol => []OneAwaited
+THEOREM Protocol => []RepliesAwaited
 THEOREM Protocol => []OneOwner
 THEOREM Protocol => []Barrier
 THEOREM Protocol => OwnershipKept

@@ -244,6 +244,7 @@ def test_an_unknown_protocol_is_one_line_and_exit_code_2() -> None:
         CliRunner().invoke(spec_app, ["prove", "paxos"], catch_exceptions=False)
 
 
+@pytest.mark.long
 def test_the_command_lists_what_it_proved() -> None:
     result = CliRunner().invoke(spec_app, ["prove", "controller_failover", "--json"])
     assert result.exit_code == 0
