@@ -96,7 +96,7 @@ def conform_command(
         Path | None, typer.Option(help="Write an SVG badge to this file; needs exactly one target.")
     ] = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="List id, level and sentence of every clause, and run nothing.")
+        bool, typer.Option("--list", help="List id, level and sentence of every clause, with --html as a page.")
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")] = False,
     verbose: Annotated[
@@ -114,7 +114,7 @@ def conform_command(
     from highwater.errors import ExitCode, UsageError
 
     if list_:
-        _list_clauses(json_)
+        _list_clauses(json_, html)
         raise typer.Exit(ExitCode.HELD)
     if targets and len(targets) == 1 and not dry_run:
         _check_target(targets[0])
@@ -145,10 +145,18 @@ def conform_command(
     raise typer.Exit(_run(targets, options, files, write_expect, strict, json_, verbose))
 
 
-def _list_clauses(json_: bool) -> None:
+def _list_clauses(json_: bool, page: Path | None) -> None:
     from highwater.names import print_names
     from highwater.spec.clauses import load_clauses
 
+    if page is not None:
+        from highwater.conformance.reports.clause_list import write_clause_page
+        from highwater.conformance.runner import Options, run_suite
+
+        cases = run_suite(["reference"], Options(dry_run=True))["targets"][0]["cases"]
+        write_clause_page(page, len({case["clause"] for case in cases}))
+        typer.echo(f"Wrote {page}.")
+        return
     rows = ((clause.id, clause.level, clause.sentence) for clause in load_clauses().values())
     print_names(rows, ("clause", "level", "sentence"), as_json=json_)
 

@@ -8,10 +8,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import markupsafe
 import pytest
 
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.badge import badge
+from highwater.conformance.reports.clause_list import clause_page
 from highwater.conformance.reports.console import show
 from highwater.conformance.reports.files import ReportFiles
 from highwater.conformance.reports.junit import junit
@@ -136,6 +138,16 @@ def test_a_browser_opens_the_clause_that_an_address_names(tmp_path: Path) -> Non
     ).stdout  # fmt: skip
     assert "5 of 5 clauses" in shown
     assert re.findall(r'<details class="clause" id="([^"]*)"[^>]*open=""', shown) == ["PRD-7"]
+
+
+def test_the_page_of_clauses_has_each_of_them_and_no_reference_to_another_file() -> None:
+    text = clause_page(checked=7)
+    parser = Balance()
+    parser.feed(text)
+    assert (parser.open, parser.scripts) == ([], 1)
+    assert set(re.findall(r'<article id="([^"]+)"', text)) == load_clauses().keys()
+    assert all(str(markupsafe.escape(clause.sentence)) in text for clause in load_clauses().values())
+    assert not re.search(r"<link|src=|@import", text)
 
 
 # -- Markdown, JUnit, badge, console ------------------------------------------------------------------
