@@ -43,6 +43,7 @@ OWN: Final = re.compile(r"\[[^]]*hw-[^]]*]", re.IGNORECASE)
 """A name that the case chose, in a path."""
 THERE: Final = "an element"
 ABSENT: Final = "absent"
+EMPTY: Final = "[]"
 CHOSEN: Final = re.compile(r"hw-[0-9a-f]{10}", re.IGNORECASE)
 """The beginning of the names that a case chooses; each has its own."""
 
@@ -188,7 +189,7 @@ def _differing(here: dict[str, str], there: dict[str, str]) -> Iterator[tuple[st
     for path in {**here, **there}:
         a, b = here.get(path, ABSENT), there.get(path, ABSENT)
         inside = any(path.startswith(f"{element}.") for element in alone) if ABSENT in {a, b} else False
-        if a != b and not inside:
+        if a != b and not inside and {a, b} != {ABSENT, EMPTY}:  # of a list with elements each of them is compared
             yield path, a, b
 
 
