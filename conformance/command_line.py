@@ -44,8 +44,8 @@ def conform_command(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            help="reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, nisshi, HOST:PORT "
-            "or FILE.toml; several targets give a matrix."
+            help="reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, nisshi, "
+            "kroxylicious, HOST:PORT or FILE.toml; several targets give a matrix."
         ),
     ] = None,
     area: Annotated[list[str] | None, typer.Option(help="Run only this area, e.g. FRM; repeatable.")] = None,

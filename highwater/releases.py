@@ -1,4 +1,4 @@
-"""Download a release of Apache Kafka, Kafka Streams, ZooKeeper or Spark's Kafka source from Maven Central.
+"""Download a release of Apache Kafka, Kafka Streams, ZooKeeper, Kroxylicious or Spark's Kafka source from Maven.
 
 Its dependencies come with it.
 """
@@ -15,6 +15,7 @@ from highwater.errors import UsageError
 
 NEWEST: Final = "4.3.1"
 SLF4J_SIMPLE: Final = "org.slf4j:slf4j-simple:1.7.36"
+SLF4J_2: Final = "org.slf4j:slf4j-simple:2.0.17"
 DEPENDENCIES_BEFORE_2_6: Final = (  # packages that Java no longer contains, and the Log4j 1 that these releases require
     "javax.xml.bind:jaxb-api:2.3.1",
     "javax.activation:javax.activation-api:1.2.0",
@@ -28,6 +29,7 @@ ZOOKEEPER: Final = (
 )
 STREAMS: Final = "streams-"
 SPARK: Final = "spark-kafka-"
+KROXYLICIOUS: Final = "kroxylicious-"
 PART_OF_SPARK: Final = "org.apache.hadoop,com.google.code.findbugs"  # 60 MB that no other release needs
 COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 TIMEOUT_S: Final = 240
@@ -49,6 +51,8 @@ def _coordinates(version: str) -> tuple[str, ...]:
         return (f"org.apache.kafka:kafka-streams:{version.removeprefix(STREAMS)}", SLF4J_SIMPLE)
     if version.startswith(SPARK):
         return (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version.removeprefix(SPARK)}",)
+    if version.startswith(KROXYLICIOUS):
+        return (f"io.kroxylicious:kroxylicious-runtime:{version.removeprefix(KROXYLICIOUS)}", SLF4J_2)
     number = release_number(version)
     scala = "2.13" if number >= (2, 6) else "2.11" if number >= (0, 9) else "2.10"
     core = f"org.apache.kafka:kafka_{scala}:{version}"

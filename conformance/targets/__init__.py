@@ -12,7 +12,9 @@ from highwater.errors import UsageError
 from highwater.releases import NEWEST
 from highwater.spec.guards import find_guard
 
-TARGETS: Final = "reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, nisshi"
+TARGETS: Final = (
+    "reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, nisshi, kroxylicious"
+)
 KNOWN: Final = f"{TARGETS}, HOST:PORT[,HOST:PORT] or FILE.toml"
 ADDRESSES: Final = re.compile(r"[^,\s:]+:[1-9]\d{0,4}(,[^,\s:]+:[1-9]\d{0,4})*")
 LAUNCHED: Final = re.compile(r"([a-z-]+)(?::(\d+(?:\.\d+)+))?(?::([1-9]))?")
@@ -56,6 +58,12 @@ def _nisshi(version: str, brokers: int) -> Target:
     return nisshi()
 
 
+def _kroxylicious(version: str, brokers: int) -> Target:
+    from highwater.conformance.targets.kroxylicious import Kroxylicious
+
+    return Kroxylicious()
+
+
 LAUNCHERS: Final[Mapping[str, Callable[[str, int], Target]]] = {
     "reference": _reference,
     VERSIONED: _apache_kafka,
@@ -63,6 +71,7 @@ LAUNCHERS: Final[Mapping[str, Callable[[str, int], Target]]] = {
     "librdkafka-mock": _librdkafka_mock,
     "tansu": _tansu,
     "nisshi": _nisshi,
+    "kroxylicious": _kroxylicious,
 }
 """By name; each function imports its launcher when called."""
 
