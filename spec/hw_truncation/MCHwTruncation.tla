@@ -151,5 +151,6 @@ RemovedThoughUp == Epoch > 0 /\ \E b \in InEpoch(Epoch - 1).isr \ Store.isr : Cl
 OldCheckpoint ==
     /\ Epoch = 0 /\ Store.leader # None /\ status[Store.leader] \in {"starting", "starting clean"}
     /\ highWatermark[Store.leader] < Min(Len(committed), LogEnd(Store.leader))
+TailLost == Epoch = 0 /\ \E b \in Store.isr : status[b] = "starting" /\ LogEnd(b) < Len(committed)
 NobodyLeads == metadata # <<>> /\ Store.leader = None
 =============================================================================
