@@ -467,7 +467,7 @@ TypeOK ==
 \* A client waits for one reply at a time.
 OneAwaited == \A a, b \in calls : a.awaited /\ b.awaited /\ a.client = b.client => a = b
 
-\* A reply that nobody awaits is lost.
+\* A reply that its client does not await is lost.
 RepliesAwaited == \A call \in calls : call.at = "answered" => call.awaited \/ ~MatchReplies
 
 \* The owner of p according to the claims of this generation.
