@@ -154,7 +154,10 @@ class Cluster:
         self, *, partitions: int = 1, replicas: int | None = None, configs: dict[str, str] | None = None,
         assignment: Sequence[int] | None = None, name: str | None = None,
     ) -> Topic:  # fmt: skip
-        """Create a topic and wait for its leader; without CreateTopics, Metadata creates it."""
+        """Create a topic, wait for its leaders and return its last partition; Metadata creates it without CreateTopics.
+
+        The last one: a broker that confuses the partitions of a topic mostly treats them all like the first.
+        """
         name = name or self.name()
         if 19 in self.advertised:
             request = _create_request(name, partitions, self._replicas(replicas), configs or {}, assignment)
@@ -165,10 +168,10 @@ class Cluster:
         elif configs or assignment:
             raise Unsupported("the topic needs settings, and CreateTopics is not advertised")
         else:
-            requested = (MetadataRequestTopic(name=name),)
+            requested, partitions = (MetadataRequestTopic(name=name),), 1
             self.connect().call(MetadataRequest(topics=requested, allow_auto_topic_creation=True))
         self._topics.append(name)
-        topic = self.topic(name)
+        topic = self.topic(name, partition=partitions - 1)
         self.eventually(f"{name} in the Metadata of every broker", lambda: self._is_served(topic))
         return topic
 
@@ -214,18 +217,20 @@ class Cluster:
     def _replicas(self, request: int | None) -> int:
         return request or min(3, len(self.target.addresses))
 
-    def topic(self, name: str, *, excluded_leader: int | None = None, timeout_s: float = 15.0) -> Topic:
-        """Wait until partition 0 has a leader other than `excluded_leader`, and return its id, address and epoch."""
+    def topic(
+        self, name: str, *, partition: int = 0, excluded_leader: int | None = None, timeout_s: float = 15.0
+    ) -> Topic:
+        """Wait until the partition has a leader other than `excluded_leader`, and return its id, address and epoch."""
 
         def poll() -> Topic | None:
             found = self.describe(name)
             if found is None or found.error_code or not found.partitions:
                 return None
-            part = next(partition for partition in found.partitions if partition.partition_index == 0)
-            if part.error_code or part.leader_id in (-1, excluded_leader):
+            part = next((part for part in found.partitions if part.partition_index == partition), None)
+            if part is None or part.error_code or part.leader_id in (-1, excluded_leader):
                 return None
             address = self.target.addresses[part.leader_id]
-            return Topic(name, address, part.leader_id, part.leader_epoch)
+            return Topic(name, address, part.leader_id, part.leader_epoch, partition)
 
         return self.eventually(f"a leader of {name}", poll, timeout_s)
 
@@ -238,7 +243,9 @@ class Cluster:
 
     def isr_of(self, topic: Topic) -> tuple[int, ...]:
         found = self.describe(topic.name)
-        return next((p.isr_nodes for p in found.partitions if p.partition_index == 0), ()) if found else ()
+        return (
+            next((p.isr_nodes for p in found.partitions if p.partition_index == topic.partition), ()) if found else ()
+        )
 
     def leader(self, topic: Topic) -> Broker:
         return self.connect(topic.leader)

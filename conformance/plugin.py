@@ -200,8 +200,8 @@ def broker(cluster: Cluster) -> Broker:
 
 @pytest.fixture
 def topic(cluster: Cluster) -> Topic:
-    """Create a topic of one partition; a target without CreateTopics chooses the number."""
-    return cluster.create_topic()
+    """Return the last partition of a new topic of three; a target without CreateTopics chooses their number."""
+    return cluster.create_topic(partitions=3)
 
 
 @pytest.fixture

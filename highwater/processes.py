@@ -11,12 +11,27 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Any, Final, Protocol
 
 from highwater.errors import UsageError
 
 STOP_TIMEOUT_S: Final = 30.0
 Name = int | str
+
+
+class Process(Protocol):
+    """What `Processes` uses of a child process; `subprocess.Popen` has it."""
+
+    pid: int
+    returncode: int | Any
+
+    def poll(self) -> int | None:
+        """Return the exit code, None while the process runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raises subprocess.TimeoutExpired."""
+        ...
 
 
 class Guardian:
@@ -55,7 +70,7 @@ class Processes:
         guarded: bool = True,
     ) -> None:
         self._folder, self._commands, self._environments = folder, commands, environments or {}
-        self._processes: dict[Name, subprocess.Popen[bytes]] = {}
+        self._processes: dict[Name, Process] = {}
         self._guardian = Guardian() if guarded else None
 
     def start(self, name: Name) -> None:
@@ -63,13 +78,17 @@ class Processes:
         if self.is_running(name):
             return
         with self._log(name).open("ab") as log:
-            started = subprocess.Popen(
-                self._commands[name], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, **self._environments.get(name, {})},
-            )  # fmt: skip
+            started = self._launch(name, log)
         self._processes[name] = started
         if self._guardian is not None:
             self._guardian.watch(started.pid)
+
+    def _launch(self, name: Name, log: IO[bytes]) -> Process:
+        """Start the process of a name, as the leader of a group, with its output in `log`."""
+        return subprocess.Popen(
+            self._commands[name], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, **self._environments.get(name, {})},
+        )  # fmt: skip
 
     def is_running(self, name: Name) -> bool:
         process = self._processes.get(name)

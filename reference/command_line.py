@@ -55,16 +55,11 @@ def broker_command(
 
         run_node(read_config(config), lambda address: _print_line(f"ready {address}"), trace=trace)
         return
-    from highwater.reference.drivers.cluster import Cluster, supervise
+    from highwater.reference.drivers.cluster import Cluster, cluster_settings, supervise
 
-    settings: dict[str, object] = {
-        "truncation": truncation,
-        "guards_off": list(guard_off or []),
-        "replica_fetch_wait_max_ms": 100,
-        "default_replication_factor": min(cluster, 3),
-        "offsets_topic_replication_factor": min(cluster, 3),
-        **dict(_setting(text) for text in set_ or []),
-    }
+    settings = cluster_settings(
+        cluster, truncation=truncation, guards_off=guard_off or [], **dict(_setting(text) for text in set_ or [])
+    )
     nodes = Cluster(cluster, folder=folder, port=port, settings=settings, first_id=first_id, trace=trace)
     supervise(nodes, _print_line, control=control)
 

@@ -65,7 +65,7 @@ class Mutant:
 
 def mutants(module: str, chance: random.Random) -> Iterator[Mutant]:
     """Yield all mutants of a module that behave differently from it, or may, in random order."""
-    source = _source(module)
+    source = source_of(module)
     behaviour, nodes = _behaviour(source), list(ast_nodes(parso.parse(source)))
     places = [
         (name, place)
@@ -76,21 +76,23 @@ def mutants(module: str, chance: random.Random) -> Iterator[Mutant]:
     for name, place in places:
         mutated = mutate_code(source, get_operator(name)(), place)
         if mutated is not None and _behaviour(mutated) not in {behaviour, None}:
-            yield _mutant(module, source, mutated)
+            yield with_mutation(module, source, mutated)
 
 
 def unchanged(module: str) -> Mutant:
     """Return the control: a killer that kills it cannot judge mutants of the module."""
-    return Mutant(module, 0, "", "", _source(module))
+    return Mutant(module, 0, "", "", source_of(module))
 
 
-def _source(module: str) -> str:
+def source_of(module: str) -> str:
+    """Return the source of an imported module."""
     found = sys.modules[module].__file__
     assert found is not None
     return Path(found).read_text()
 
 
-def _mutant(module: str, source: str, mutated: str) -> Mutant:
+def with_mutation(module: str, source: str, mutated: str) -> Mutant:
+    """Return the mutant whose source is `mutated`; it shows the first line that differs."""
     for number, (before, after) in enumerate(zip(source.splitlines(), mutated.splitlines(), strict=False), 1):
         if before != after:
             return Mutant(module, number, before.strip(), after.strip(), mutated)
@@ -140,6 +142,13 @@ class _Mutated(MetaPathFinder, Loader):
         exec(compile(self._mutant.source, self._mutant.module, "exec"), vars(module))
 
 
+def load_instead(mutant: Mutant, imported: re.Pattern[str]) -> None:
+    """Make later imports load the mutant, and all modules like `imported` again; only for a process of its own."""
+    for name in [name for name in sys.modules if imported.fullmatch(name)]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, _Mutated(mutant))
+
+
 def outcome(mutant: Mutant, imported: re.Pattern[str], survives: Callable[[], bool]) -> Outcome:
     """Return what `survives` says in a process that has imported the mutant, and all modules like `imported` again."""
     child = os.fork()
@@ -158,9 +167,7 @@ def _be_a_child(mutant: Mutant, imported: re.Pattern[str], survives: Callable[[]
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 5))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
-        for name in [name for name in sys.modules if imported.fullmatch(name)]:
-            del sys.modules[name]
-        sys.meta_path.insert(0, _Mutated(mutant))
+        load_instead(mutant, imported)
         found = Outcome.SURVIVED if survives() else Outcome.KILLED
     finally:
         os._exit(found)

@@ -70,6 +70,16 @@ def _settings_of(broker_id: int, settings: dict[str, object]) -> dict[str, objec
     return common | {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
 
 
+def cluster_settings(brokers: int, **settings: object) -> dict[str, object]:
+    """Return the settings of a cluster of local processes: what fits its size, overridden by `settings`."""
+    return {
+        "replica_fetch_wait_max_ms": 100,
+        "default_replication_factor": min(brokers, 3),
+        "offsets_topic_replication_factor": min(brokers, 3),
+        **settings,
+    }
+
+
 class Cluster:
     """The processes of a cluster by node name: `store`, and N broker ids from `first_id` on."""
 
@@ -92,8 +102,8 @@ class Cluster:
             ports = [port + number for number in range(size)]
         by_id = dict(enumerate(ports, first_id))
         self.addresses = {str(broker_id): f"127.0.0.1:{port}" for broker_id, port in by_id.items()}
-        self._configs = self._write_configs(store_port, by_id, settings or {})
-        self.nodes = self._processes()
+        self.configs = self._write_configs(store_port, by_id, settings or {})
+        self.nodes = self.processes()
 
     def _write_configs(self, store_port: int, ports: dict[int, int], settings: dict[str, object]) -> dict[str, Path]:
         nodes: dict[str, dict[str, dict[str, object]]] = {}
@@ -131,12 +141,11 @@ class Cluster:
             raise UsageError(f"cannot write the cluster's folder ({error.strerror})", where=str(self.folder)) from error
         return paths
 
-    def _processes(self) -> Processes:
+    def processes(self) -> Processes:
         """Return the launcher of the nodes; they watch their parent, which is this process."""
         program = json.loads(os.environ.get(NODE_PROGRAM, '["-m", "highwater.node"]'))
         commands: dict[Name, list[str]] = {
-            name: [sys.executable, *program, "--config", str(path), *self._trace]
-            for name, path in self._configs.items()
+            name: [sys.executable, *program, "--config", str(path), *self._trace] for name, path in self.configs.items()
         }
         own = json.loads(os.environ.get(NODE_ENVIRONMENT, "{}"))
         parent = {"HIGHWATER_PARENT": str(os.getpid())}
@@ -149,7 +158,7 @@ class Cluster:
         self.nodes.start(name)
 
     def start_all(self) -> None:
-        for name in self._configs:
+        for name in self.configs:
             self.start(name)
 
     def is_running(self, name: str) -> bool:
@@ -178,14 +187,14 @@ class Cluster:
 
     # -- readiness -------------------------------------------------------------------------------
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until every broker lists all brokers and a controller; raise UsageError with its log if a node died."""
-        access, deadline = Access.to_cluster_of(self._broker_config), time.monotonic() + READY_TIMEOUT_S
+        access, deadline = Access.to_cluster_of(self._broker_config), time.monotonic() + timeout_s
         for name, address in self.addresses.items():
             while not _is_complete(address, len(self.addresses), access):
-                self.nodes.check(self._configs)
+                self.nodes.check(self.configs)
                 if time.monotonic() > deadline:
-                    raise UsageError(f"broker {name} is not ready after {READY_TIMEOUT_S:.0f} s", where=address)
+                    raise UsageError(f"broker {name} is not ready after {timeout_s:.0f} s", where=address)
                 time.sleep(0.05)
 
 

@@ -56,7 +56,7 @@ def test_a_commit_for_no_topic_fails_alone(
     cluster: Cluster, coordinator: Broker, group: str, topic: Topic, version: int
 ) -> None:
     names = (topic.name, cluster.name())
-    parts = (OffsetCommitRequestPartition(partition_index=0, committed_offset=7),)
+    parts = (OffsetCommitRequestPartition(partition_index=topic.partition, committed_offset=7),)
     request = OffsetCommitRequest(
         group_id=group, topics=tuple(OffsetCommitRequestTopic(name=name, partitions=parts) for name in names)
     )
@@ -64,6 +64,18 @@ def test_a_commit_for_no_topic_fails_alone(
     found = {listed_topic.name: only(listed_topic.partitions).error_code for listed_topic in reply.topics}
     expect("error codes", True, found == {names[0]: 0, names[1]: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
     expect("offset of the existing topic", 7, committed_offset(coordinator, group, topic))
+
+
+@clause("OFF-15", "partition")
+@defect(Reply(OffsetCommitRequest, ERROR, 0), Reply(OffsetFetchRequest, OFFSET, NONE))
+def test_a_commit_for_no_partition_fails_alone(coordinator: Broker, group: str, topic: Topic) -> None:
+    indexes = (topic.partition, 1000)
+    parts = tuple(OffsetCommitRequestPartition(partition_index=index, committed_offset=7) for index in indexes)
+    requested = (OffsetCommitRequestTopic(name=topic.name, partitions=parts),)
+    reply = coordinator.call(OffsetCommitRequest(group_id=group, topics=requested))
+    found = {part.partition_index: part.error_code for part in only(reply.topics).partitions}
+    expect("error codes", True, found == {topic.partition: 0, 1000: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+    expect("offset of the existing partition", 7, committed_offset(coordinator, group, topic))
 
 
 @clause("OFF-16")
@@ -92,13 +104,53 @@ def test_offsets_go_with_their_topic(cluster: Cluster, coordinator: Broker, grou
     cluster.eventually("no offset", lambda: committed_offset(coordinator, group, topic) == NONE, 20.0)
 
 
+@clause("OFF-18", "members")
+@defect(Reply(OffsetFetchRequest, OFFSET, 5))
+def test_offsets_go_with_their_topic_while_the_group_has_members(cluster: Cluster, group: str, topic: Topic) -> None:
+    driver = GroupDriver(cluster, group)
+    member = driver.stable_member(metadata=encode_subscription(ConsumerProtocolSubscription(topics=(topic.name,))))
+    error = commit(member.broker, group, topic, 5, generation=member.generation, member_id=member.member_id)
+    expect("error code of the commit", 0, error)
+    cluster.delete_topics(topic.name)
+
+    def is_removed() -> bool:
+        expect("error code of a heartbeat", 0, member.heartbeat_error())
+        return committed_offset(member.broker, group, topic) == NONE
+
+    cluster.eventually("no offset", is_removed, 20.0)
+
+
+@clause("OFF-9", "second member")
+@defect(Reply(OffsetDeleteRequest, "topics.partitions.error_code", without_error(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)))
+def test_the_subscription_of_every_member_counts(cluster: Cluster, group: str, topic: Topic) -> None:
+    driver, other = GroupDriver(cluster, group), cluster.create_topic()
+    first, second = (_subscription(name) for name in (topic.name, other.name))
+    leader = driver.stable_member(metadata=first)
+    follower = driver.send_join(metadata=second)
+    leader.await_rebalance()
+    leader.rejoin()
+    expect("error code of the second join", 0, follower.receive_join().error_code)
+    leader.sync({leader.member_id: b"a", follower.member_id: b"b"})
+    expect("error code of the sync", 0, follower.sync_error())
+    for subscribed in (topic, other):
+        parts = (OffsetDeleteRequestPartition(partition_index=subscribed.partition),)
+        requested = (OffsetDeleteRequestTopic(name=subscribed.name, partitions=parts),)
+        reply = leader.broker.call(OffsetDeleteRequest(group_id=group, topics=requested))
+        found = only(only(reply.topics).partitions).error_code
+        expect("error code", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, found)
+
+
+def _subscription(name: str) -> bytes:
+    return encode_subscription(ConsumerProtocolSubscription(topics=(name,)))
+
+
 @clause("OFF-9", "subscribed")
 @defect(Reply(OffsetDeleteRequest, "topics.partitions.error_code", without_error(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)))
 def test_the_offset_of_a_subscribed_topic_stays(cluster: Cluster, group: str, topic: Topic) -> None:
     driver = GroupDriver(cluster, group)
     member = driver.stable_member(metadata=encode_subscription(ConsumerProtocolSubscription(topics=(topic.name,))))
     commit(member.broker, group, topic, 5, generation=member.generation, member_id=member.member_id)
-    parts = (OffsetDeleteRequestPartition(partition_index=0),)
+    parts = (OffsetDeleteRequestPartition(partition_index=topic.partition),)
     requested = OffsetDeleteRequest(
         group_id=group, topics=(OffsetDeleteRequestTopic(name=topic.name, partitions=parts),)
     )

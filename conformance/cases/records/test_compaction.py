@@ -1,14 +1,18 @@
 """Compaction keeps the last record of each key at its offset, and removes tombstones later."""
 
+import time
+
 import pytest
 
 from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, records_of
 from highwater.conformance.cases.support.replicas import log_of
+from highwater.conformance.cases.support.transactions import Transactional, committed_values, eventually_stable
 from highwater.conformance.clause import clause, era
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest
+from highwater.reference.wire.messages.transactions import InitProducerIdRequest
 from highwater.reference.wire.records import Record, build_batch
 
 pytestmark = pytest.mark.slow
@@ -16,6 +20,7 @@ pytestmark = pytest.mark.slow
 CLEANED_S = 60.0
 """Log cleaners of Apache Kafka run every 15 seconds by default."""
 KEYS, ROUNDS = 3, 4
+DAY_MS = 86_400_000
 QUICK_COMPACTION = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
@@ -93,3 +98,66 @@ def test_a_key_that_was_deleted_is_gone_in_the_end(cluster: Cluster, compacted: 
 
     cluster.eventually("the removal of value and tombstone", is_removed, CLEANED_S)
     expect("the high watermark has not moved back", True, leader.fetch(compacted, 0).high_watermark > 2)
+
+
+@clause("FET-37", "kept")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+def test_a_tombstone_is_kept_for_delete_retention(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs={**QUICK_COMPACTION, "delete.retention.ms": str(30 * DAY_MS)})
+    leader = cluster.leader(topic)
+    write(leader, topic, b"k", b"v", 0)
+    write(leader, topic, b"k", None, 1)
+    for number in range(2, 6):
+        write(leader, topic, b"other", b"v", number)
+    records = await_compaction(cluster, leader, topic, 3)
+    found = [(record.offset, record.key, record.value) for record in records if record.key == b"k"]
+    expect(f"records of the deleted key: {found}", True, found == [(1, b"k", None)])
+
+
+@clause("FET-36", "lag")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+def test_records_younger_than_the_compaction_lag_stay(cluster: Cluster, compacted: Topic) -> None:
+    """The second topic shows that the cleaner has run."""
+    topic = cluster.create_topic(configs={**QUICK_COMPACTION, "min.compaction.lag.ms": str(365 * DAY_MS)})
+    leader = cluster.leader(topic)
+    now = int(time.time() * 1000)
+    for number in range(6):
+        record = (now + DAY_MS * number // 8, b"k", b"%d" % number, ())
+        expect("error code", 0, leader.produce(topic, build_batch([record])).error_code)
+    other = cluster.leader(compacted)
+    for _ in range(2):
+        fill(other, compacted)
+        await_compaction(cluster, other, compacted, KEYS + 2)
+    expect("number of records", 6, len(log_of(leader, topic)))
+
+
+@clause("FET-36", "transactions")
+@pytest.mark.parametrize("outcome", ["open", "aborted"])
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+def test_an_uncommitted_value_removes_no_committed_one(cluster: Cluster, compacted: Topic, outcome: str) -> None:
+    leader = cluster.leader(compacted)
+    leader.version_of(InitProducerIdRequest)
+    write(leader, compacted, b"k0", b"old", 0)
+    write(leader, compacted, b"k0", b"committed", 1)
+    producer = Transactional.initialize(cluster)
+    producer.begin(compacted)
+    producer.write(compacted, 0, b"uncommitted")  # the key of the first record of a batch is k0
+    if outcome == "aborted":
+        producer.end(commit=False)
+        eventually_stable(cluster, leader, compacted, 4)
+    today = int(time.time() * 1000) // DAY_MS - NOW_MS // DAY_MS
+    for number in range(1, 4):
+        write(leader, compacted, b"last", b"last", today + number)
+
+    def is_compacted() -> bool:
+        values = [record.value for record in log_of(leader, compacted) if record.key == b"k0"]
+        expect("the committed value is there", True, b"committed" in values)
+        return b"old" not in values
+
+    cluster.eventually("the removal of the first value", is_compacted, CLEANED_S)
+    producer.end(commit=False) if outcome == "open" else None
+    eventually_stable(cluster, leader, compacted, leader.end_offset(compacted))
+    for number in range(4, 8):
+        write(leader, compacted, b"last", b"last", today + number)
+        time.sleep(0.3)
+    expect("values of read_committed", True, b"committed" in committed_values(leader, compacted))

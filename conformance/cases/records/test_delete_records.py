@@ -2,29 +2,23 @@
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, only, records_of
+from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, records_of
+from highwater.conformance.cases.support.offsets import delete_records, epoch_end
 from highwater.conformance.clause import clause, sweep
+from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect
+from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.offsets import (
-    DeleteRecordsPartition,
     DeleteRecordsRequest,
-    DeleteRecordsTopic,
     ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
 )
 from highwater.reference.wire.messages.produce import ProduceRequest
 
 ALL = -1
 WRITTEN = 5
-
-
-def delete_records(leader: Broker, topic: Topic, offset: int, version: int | None = None) -> tuple[int, int]:
-    """Delete records; return error code and low watermark."""
-    part = DeleteRecordsPartition(partition_index=topic.partition, offset=offset)
-    request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic.name, partitions=(part,)),), timeout_ms=4000)
-    answer = only(only(leader.call(request, version).topics).partitions)
-    return answer.error_code, answer.low_watermark
 
 
 @pytest.fixture
@@ -96,3 +90,76 @@ def test_a_produce_tells_where_the_log_begins(leader: Broker, filled_topic: Topi
     delete_records(leader, filled_topic, ALL)
     answer = leader.produce(filled_topic, batch(b"v"), version=version)
     expect("base offset and log start", (WRITTEN, WRITTEN), (answer.base_offset, answer.log_start_offset))
+
+
+@clause("ADM-6", "in a segment")
+@defect(Request(DeleteRecordsRequest, "topics.partitions.offset", ALL))
+def test_the_rest_of_a_segment_remains(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs={"segment.ms": "100"})
+    leader = cluster.leader(topic)
+    for number in range(WRITTEN):  # each timestamp that is two days later begins a segment
+        timestamp_ms = NOW_MS + 86_400_000 * 2 * (number // 2)
+        expect("error code", 0, leader.produce(topic, batch(b"%d" % number, timestamp_ms=timestamp_ms)).error_code)
+    expect("error code and low watermark", (0, 1), delete_records(leader, topic, 1))
+    expect("first remaining record", 1, records_of(leader.fetch(topic, 1).records)[0].offset)
+    expect("earliest offset", 1, leader.list_offset(topic, EARLIEST).offset)
+
+
+@clause("ADM-6", "backward")
+@defect(Reply(DeleteRecordsRequest, "topics.partitions.low_watermark", 1))
+def test_a_smaller_offset_does_not_move_the_log_start_back(leader: Broker, filled_topic: Topic) -> None:
+    expect("error code and low watermark", (0, 3), delete_records(leader, filled_topic, 3))
+    expect("error code and low watermark of the second request", (0, 3), delete_records(leader, filled_topic, 1))
+    expect("error code of a fetch", ErrorCode.OFFSET_OUT_OF_RANGE, leader.fetch(filled_topic, 1).error_code)
+
+
+@clause("LST-6", "deleted records")
+@defect(Reply(OffsetForLeaderEpochRequest, "topics.partitions.end_offset", -1))
+def test_the_epoch_of_the_log_start_is_kept(leader: Broker, filled_topic: Topic) -> None:
+    for offset in (2, ALL):
+        delete_records(leader, filled_topic, offset)
+        answer = epoch_end(leader, filled_topic, filled_topic.leader_epoch)
+        found = (answer.leader_epoch, answer.end_offset)
+        expect(f"epoch and end after the deletion up to {offset}", (filled_topic.leader_epoch, WRITTEN), found)
+
+
+@clause("ADM-6", "followers")
+@defect(Reply(DeleteRecordsRequest, "topics.partitions.error_code", 0))
+@pytest.mark.cluster_fault
+def test_a_deletion_waits_for_the_followers(cluster: Cluster) -> None:
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(replicas=3)
+    leader = cluster.leader(topic)
+    leader.version_of(DeleteRecordsRequest)
+    for number in range(WRITTEN):
+        expect("error code", 0, leader.produce(topic, batch(b"%d" % number)).error_code)
+    expect("error code and low watermark", (0, 1), delete_records(leader, topic, 1))
+    cluster.pause(next(node for node in cluster.target.addresses if node != topic.leader_id))
+    error, _ = delete_records(leader, topic, 2, timeout_ms=300)
+    expect("error code with a follower that does not answer", ErrorCode.REQUEST_TIMED_OUT, error)
+
+
+@clause("ADM-6", "restart")
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", 0))
+@pytest.mark.cluster_fault
+@pytest.mark.slow
+def test_deleted_records_do_not_return_after_a_restart(cluster: Cluster) -> None:
+    cluster.need(STOP_NODE)
+    topic = cluster.create_topic(replicas=1)
+    leader = cluster.leader(topic)
+    leader.version_of(DeleteRecordsRequest)
+    for number in range(WRITTEN):
+        leader.produce(topic, batch(b"%d" % number))
+    expect("error code and low watermark", (0, 3), delete_records(leader, topic, 3))
+    cluster.stop(topic.leader_id)
+    cluster.start(topic.leader_id)
+    again = cluster.topic(topic.name)
+    found = cluster.eventually("the earliest offset", lambda: _earliest(cluster, again))
+    expect("earliest offset", 3, found)
+
+
+def _earliest(cluster: Cluster, topic: Topic) -> int | None:
+    with cluster.leader(topic) as leader:
+        answer = leader.list_offset(topic, EARLIEST)
+    return None if answer.error_code else answer.offset

@@ -2,6 +2,7 @@
 
 import struct
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -9,7 +10,7 @@ from highwater.conformance.broker import Broker, Topic, batch, expect, only, rec
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
-from highwater.conformance.failures import TargetFailure
+from highwater.conformance.failures import NoReply, TargetFailure
 from highwater.conformance.targets.base import PAUSE_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -17,6 +18,7 @@ from highwater.reference.wire.records import batch_headers
 from highwater.reference.wire.registry import APIS
 
 WAIT_MS = 400
+SMALL_RECORDS = 40
 RECORDS = "responses.partitions.records"
 ERROR = "responses.partitions.error_code"
 EPOCH_AT = 12
@@ -66,6 +68,41 @@ def test_new_records_wake_a_fetch(cluster: Cluster, leader: Broker, topic: Topic
 
     reply = leader.receive(APIS[1], version, number)
     expect("number of records", 1, len(records_of(only(only(reply.responses).partitions).records)))
+
+
+@clause("FET-2", "any partition")
+@defect(Request(FetchRequest, "min_bytes", 1 << 20))
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_records_of_any_partition_wake_a_fetch(cluster: Cluster, written: int) -> None:
+    node = min(cluster.target.addresses)
+    topics = [cluster.create_topic(assignment=[node]) for _ in range(3)]
+    leader = cluster.leader(topics[0])
+    version = leader.version_of(FetchRequest)
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    requested = tuple(FetchTopic(topic=topic.name, partitions=(part,)) for topic in topics)
+    number = leader.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=requested), version)
+    cluster.leader(topics[written]).produce(topics[written], batch(b"v"))
+    reply = leader.receive(APIS[1], version, number)
+    found = {response.topic: len(records_of(only(response.partitions).records)) for response in reply.responses}
+    expect("number of records", 1, found.get(topics[written].name))
+
+
+@clause("FET-1", "small records")
+@defect(Request(FetchRequest, "max_wait_ms", 60_000))
+def test_records_that_are_too_few_do_not_prolong_the_wait(cluster: Cluster, leader: Broker, topic: Topic) -> None:
+    version = leader.version_of(FetchRequest)
+    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = (FetchTopic(topic=topic.name, partitions=(part,)),)
+    request = FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1 << 19, max_bytes=1 << 20, topics=topics)
+    number = leader.send(request, version)
+    writer = cluster.leader(topic)
+    for _ in range(SMALL_RECORDS):
+        writer.produce(topic, batch(b"v"))
+        with suppress(NoReply):
+            reply = leader.receive(APIS[1], version, number, WAIT_MS / 4000)
+            expect("error code", 0, only(only(reply.responses).partitions).error_code)
+            return
+    raise TargetFailure(f"no reply to a fetch of max_wait_ms {WAIT_MS} while {SMALL_RECORDS} records were written")
 
 
 @clause("FET-3")

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from highwater.conformance.broker import Broker, Topic, batch, expect, records_of
+from highwater.conformance.cases.support.admin import create, new_topic
+from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import HangUp, Reply, Request, defect, without_error
@@ -133,6 +135,37 @@ def test_a_forgotten_partition_is_not_spoken_of(reader: Reader, topics: tuple[To
     for topic in topics:
         reader.broker.produce(topic, batch(b"v"))
     expect("changed topics", (topics[1].name,), reported_topics(reader.fetch()))
+
+
+@clause("FET-23", "several partitions")
+@defect(Request(FetchRequest, "forgotten_topics_data.partitions", lambda indexes: indexes[:1]))
+def test_several_partitions_of_a_topic_are_forgotten(cluster: Cluster) -> None:
+    node = min(cluster.target.addresses)
+    name = cluster.topic_name()
+    created = create(cluster, new_topic(name, assignment=[[node]] * 3, partitions=-1, factor=-1))
+    expect("error code of CreateTopics", 0, created[name].error_code)
+    parts = [cluster.topic(name, partition=index) for index in range(3)]
+    reader = Reader(cluster.leader(parts[0]))
+    reader.begin(*parts)
+    reader.fetch(forget=tuple(parts[1:]))
+    for part in parts:
+        expect("error code", 0, reader.broker.produce(part, batch(b"v")).error_code)
+    reply = reader.fetch()
+    found = [part.partition_index for topic in reply.responses for part in topic.partitions]
+    expect("partitions of the reply", True, found == [0])
+
+
+@clause("FET-22", "log start")
+@defect(Reply(FetchRequest, "responses", ()))
+def test_a_new_log_start_is_news(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    reader.broker.produce(topics[0], batch(b"a"))
+    reader.broker.produce(topics[0], batch(b"b"))
+    reader.begin(topics[0])
+    expect("topics when all records are read", (), reported_topics(reader.fetch(topics[0], offset=2)))
+    expect("error code and low watermark", (0, 1), delete_records(reader.broker, topics[0], 1))
+    reply = reader.fetch()
+    expect("changed topics", (topics[0].name,), reported_topics(reply))
+    expect("log start", 1, reply.responses[0].partitions[0].log_start_offset)
 
 
 @clause("FET-24")

@@ -92,7 +92,8 @@ def test_a_new_epoch_begins_at_0(producer: IdempotentProducer, sequence: int) ->
     producer.send_accepted(0)
     producer.epoch += 1
     assert_refused(producer, sequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    producer.send_accepted(0)
+    expect("offset of the first batch of the new epoch", 1, producer.send_accepted(0))
+    expect("end offset", 2, producer.end_offset())
 
 
 @clause("IDM-5")
@@ -153,14 +154,15 @@ def test_the_state_outlives_a_restart(cluster: Cluster) -> None:
     cluster.need(STOP_NODE)
     topic = cluster.create_topic(replicas=1)
     before = IdempotentProducer.create(cluster, topic)
-    for sequence in range(3):
-        before.send_accepted(sequence)
+    for sequence in range(0, 9, 3):
+        before.send_accepted(sequence, 3)
     cluster.stop(topic.leader_id)
     cluster.start(topic.leader_id)
     again = cluster.topic(topic.name)
     producer = IdempotentProducer(cluster.leader(again), again, before.producer_id)
-    expect("offset of the repeated batch", 2, producer.send_accepted(2))
-    assert_refused(producer, 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    expect("offset of the repeated batch", 6, producer.send_accepted(6, 3))
+    assert_refused(producer, 10, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    expect("offset of the next batch", 9, producer.send_accepted(9))
 
 
 @clause("IDM-8", "new leader")

@@ -2,32 +2,17 @@
 
 import pytest
 
-from highwater.conformance.broker import CONSUMER, EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect, only
+from highwater.conformance.broker import EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect
+from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, increment
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.offsets import (
-    EpochEndOffset,
-    ListOffsetsRequest,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
+from highwater.reference.wire.messages.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 MAX_TIMESTAMP, NONE = -3, -1
 END_OFFSET = "topics.partitions.end_offset"
-
-
-def epoch_end(leader: Broker, topic: Topic, epoch: int, current: int = -1) -> EpochEndOffset:
-    part = OffsetForLeaderPartition(partition=topic.partition, current_leader_epoch=current, leader_epoch=epoch)
-    request = OffsetForLeaderEpochRequest(
-        replica_id=CONSUMER, topics=(OffsetForLeaderTopic(topic=topic.name, partitions=(part,)),)
-    )
-    reply = leader.call(request, leader.version_of(OffsetForLeaderEpochRequest, 2))
-    answer: EpochEndOffset = only(only(reply.topics).partitions)
-    return answer
 
 
 @clause("LST-1")

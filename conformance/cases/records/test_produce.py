@@ -6,6 +6,9 @@ import pytest
 from crc32c import crc32c
 
 from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request, records_of
+from highwater.conformance.cases.support.admin import SET, change_configs, controller
+from highwater.conformance.cases.support.offsets import epoch_end
+from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.clause import CODECS, clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, StaysOpen, defect, increment
@@ -16,6 +19,7 @@ from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from highwater.reference.wire.messages.topics import CreateTopicsRequest
 from highwater.reference.wire.records import batch_headers, build_batch
+from highwater.reference.wire.registry import api_of
 
 MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, COUNT_AT = 16, 17, 21, 23, 57
 EPOCH_AT = 12
@@ -172,6 +176,16 @@ def test_a_batch_beyond_the_limit_is_refused(cluster: Cluster) -> None:
     expect("error code below the limit", 0, leader.produce(topic, batch(b"x" * 100)).error_code)
 
 
+@clause("PRD-13", "limit")
+@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", ErrorCode.MESSAGE_TOO_LARGE))
+def test_the_largest_batch_is_accepted(cluster: Cluster) -> None:
+    data = batch(b"x" * 1000)
+    accepting = cluster.create_topic(configs={"max.message.bytes": str(len(data))})
+    expect("error code at the limit", 0, cluster.leader(accepting).produce(accepting, data).error_code)
+    refusing = cluster.create_topic(configs={"max.message.bytes": str(len(data) - 1)})
+    assert_refused(cluster.leader(refusing), refusing, data, ErrorCode.MESSAGE_TOO_LARGE)
+
+
 @clause("PRD-16")
 @defect(
     Request(CreateTopicsRequest, "topics.configs", ()),
@@ -234,6 +248,70 @@ def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(cluster: Cluster
     expect("error code", ErrorCode.REQUEST_TIMED_OUT, leader.produce(topic, batch(b"b"), timeout_ms=300).error_code)
 
 
+@clause("PRD-21", "repeated")
+@defect(GuardOff("AckAfterCommit"), Request(ProduceRequest, "acks", 1))
+@pytest.mark.cluster_fault
+def test_a_repeated_batch_is_acknowledged_no_earlier(cluster: Cluster) -> None:
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    producer = IdempotentProducer.create(cluster, cluster.create_topic(replicas=3))
+    producer.send_accepted(0, 2)
+    cluster.pause(next(node for node in cluster.target.addresses if node != producer.topic.leader_id))
+    records = sequenced(producer.producer_id, producer.epoch, 2, b"a", b"b", b"c")
+    for attempt in ("first", "repeated"):
+        answer = producer.broker.produce(producer.topic, records, timeout_ms=300)
+        expect(f"error code of the {attempt} batch", ErrorCode.REQUEST_TIMED_OUT, answer.error_code)
+
+
+@clause("PRD-21", "several")
+@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", ErrorCode.REQUEST_TIMED_OUT))
+@pytest.mark.cluster_fault
+def test_all_that_wait_are_acknowledged_once_they_are_replicated(cluster: Cluster) -> None:
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(replicas=3)
+    follower = next(node for node in cluster.target.addresses if node != topic.leader_id)
+    writers = [cluster.leader(topic) for _ in range(4)]
+    expect("error code with all followers running", 0, writers[0].produce(topic, batch(b"v")).error_code)
+    cluster.pause(follower)
+    version = writers[0].version_of(ProduceRequest)
+    request = produce_request(topic, batch(b"v"), timeout_ms=20_000)
+    numbers = [writer.send(request, version) for writer in writers]
+    with cluster.leader(topic) as reader:
+        cluster.eventually("the records in the log", lambda: _log_end(reader, topic) == 1 + len(writers))
+    cluster.resume(follower)
+    for writer, number in zip(writers, numbers, strict=True):
+        reply = writer.receive(api_of(ProduceRequest), version, number, 25.0)
+        expect("error code", 0, only(only(reply.responses).partition_responses).error_code)
+
+
+def _log_end(leader: Broker, topic: Topic) -> int:
+    """Return the end of the leader's log, which is above the high watermark: the end of its current epoch."""
+    return epoch_end(leader, topic, topic.leader_epoch).end_offset
+
+
+@clause("PRD-18", "altered")
+@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", 0))
+@pytest.mark.cluster_fault
+@pytest.mark.slow
+def test_an_altered_min_insync_replicas_applies_at_once(cluster: Cluster) -> None:
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(replicas=3)
+    leader = cluster.leader(topic)
+    cluster.stop(next(node for node in cluster.target.addresses if node != topic.leader_id))
+    cluster.eventually("an ISR of two", lambda: len(cluster.isr_of(topic)) == 2, 15.0)
+    for wanted, error in (("2", 0), ("3", int(ErrorCode.NOT_ENOUGH_REPLICAS)), ("1", 0)):
+        with controller(cluster) as broker:
+            changed = change_configs(broker, topic.name, ("min.insync.replicas", SET, wanted))
+        expect(f"error code of the change to {wanted}", 0, changed)
+
+        def is_applied(error: int = error) -> bool:
+            return leader.produce(topic, batch(b"v"), timeout_ms=500).error_code == error
+
+        cluster.eventually(f"error code {error} with min.insync.replicas {wanted}", is_applied)
+
+
 @clause("PRD-19")
 @defect(Request(ProduceRequest, RECORDS, batch(b"", None)))
 def test_headers_and_nulls_are_kept(leader: Broker, topic: Topic) -> None:
@@ -283,6 +361,29 @@ def test_a_base_offset_of_the_client_is_refused(leader: Broker, topic: Topic) ->
 
 @clause("PRD-14")
 @defect(Request(CreateTopicsRequest, "topics.configs", ()), ACCEPTED)
-def test_a_compacted_topic_needs_keys(cluster: Cluster) -> None:
-    topic = cluster.create_topic(configs={"cleanup.policy": "compact"})
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
+def test_a_compacted_topic_needs_keys(cluster: Cluster, policy: str) -> None:
+    topic = cluster.create_topic(configs={"cleanup.policy": policy})
     assert_refused(cluster.leader(topic), topic, build_batch([(NOW_MS, None, b"v", ())]), ErrorCode.INVALID_RECORD)
+
+
+@clause("PRD-4", "partitions")
+@defect(
+    Request(ProduceRequest, "topic_data.partition_data.index", 0),
+    Reply(ProduceRequest, "responses.partition_responses.base_offset", increment),
+)
+def test_each_partition_is_a_log_of_its_own(cluster: Cluster) -> None:
+    last = cluster.create_topic(partitions=3)
+    parts = [cluster.topic(last.name, partition=index) for index in range(3)]
+    for count, part in enumerate(parts, 1):
+        values = [b"%d of %d" % (number, part.partition) for number in range(count)]
+        answer = cluster.leader(part).produce(part, batch(*values))
+        expect(
+            f"error code and base offset of partition {part.partition}", (0, 0), (answer.error_code, answer.base_offset)
+        )
+    for count, part in enumerate(parts, 1):
+        leader = cluster.leader(part)
+        found = [record.value for record in records_of(leader.fetch(part, 0).records)]
+        expected = [b"%d of %d" % (number, part.partition) for number in range(count)]
+        expect(f"values of partition {part.partition}: {found}", True, found == expected)
+        expect(f"end offset of partition {part.partition}", count, leader.end_offset(part))

@@ -44,6 +44,24 @@ def test_a_time_too_far_from_the_brokers_is_refused(cluster: Cluster, days: int)
     expect("end offset", 1, leader.end_offset(topic))
 
 
+@clause("PRD-15", "one limit")
+@pytest.mark.parametrize(("side", "days"), [("before", -2), ("after", 2)])
+@defect(Reply(ProduceRequest, ERROR, without_error(ErrorCode.INVALID_TIMESTAMP)))
+def test_each_limit_is_for_one_direction(cluster: Cluster, side: str, days: int) -> None:
+    topic = cluster.create_topic(
+        configs={
+            "message.timestamp.before.max.ms": str(10 * DAY_MS),
+            "message.timestamp.after.max.ms": str(10 * DAY_MS),
+            f"message.timestamp.{side}.max.ms": str(DAY_MS),
+        }
+    )
+    leader = cluster.leader(topic)
+    refused = leader.produce(topic, batch(b"v", timestamp_ms=now_ms() + days * DAY_MS))
+    expect("error code", ErrorCode.INVALID_TIMESTAMP, refused.error_code)
+    accepted = leader.produce(topic, batch(b"v", timestamp_ms=now_ms() - days * DAY_MS))
+    expect("error code in the other direction", 0, accepted.error_code)
+
+
 @clause("PRD-27")
 @sweep(ProduceRequest, 3, 12)
 @defect(Reply(ProduceRequest, "responses.partition_responses.log_append_time_ms", NOW_MS))
@@ -152,6 +170,19 @@ def test_a_topic_with_a_codec_stores_in_it(cluster: Cluster, codec: str) -> None
     data = leader.fetch(topic, 0).records or b""
     header = next(header for _, header in batch_headers(data))
     expect("codec of the stored batch", codec, header.compression.name.lower())
+    expect("value", b"v" * 500, records_of(data)[0].value)
+
+
+@clause("PRD-31", "uncompressed")
+@pytest.mark.parametrize("codec", CODECS)
+@defect(Reply(FetchRequest, "responses.partitions.records", lambda data: data[:22] + b"\1" + data[23:]))
+def test_a_topic_without_compression_stores_none(cluster: Cluster, codec: Compression) -> None:
+    topic = cluster.create_topic(configs={"compression.type": "uncompressed"})
+    leader = cluster.leader(topic)
+    expect("error code", 0, leader.produce(topic, batch(b"v" * 500, compression=codec)).error_code)
+    data = leader.fetch(topic, 0).records or b""
+    header = next(header for _, header in batch_headers(data))
+    expect("codec of the stored batch", "none", header.compression.name.lower())
     expect("value", b"v" * 500, records_of(data)[0].value)
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from highwater.conformance.broker import EARLIEST, LATEST, Topic, batch, expect, only
 from highwater.conformance.cases.records.test_fetch_limits import fetch_divergence
-from highwater.conformance.cases.records.test_list_offsets import epoch_end
 from highwater.conformance.cases.support.committed_offsets import commit, committed_offset
 from highwater.conformance.cases.support.members import GroupDriver, Member
+from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     await_isr,

@@ -179,6 +179,10 @@ def test_every_broker_tells_the_same_leader(cluster: Cluster, topic: Topic) -> N
 
         def leader_there(address: str = address) -> bool:
             found = only(cluster.connect(address).metadata(topic.name).topics)
-            return any(part.leader_id == topic.leader_id for part in found.partitions if part.partition_index == 0)
+            return any(
+                part.leader_id == topic.leader_id
+                for part in found.partitions
+                if part.partition_index == topic.partition
+            )
 
         cluster.eventually(f"leader {topic.leader_id} at {address}", leader_there, 5.0)

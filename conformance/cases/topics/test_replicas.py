@@ -38,12 +38,20 @@ WITH_KIND = 1
 NOT_REQUESTED = -(1 << 31)
 
 
+@pytest.fixture
+def topic(cluster: Cluster) -> Topic:
+    """Return a topic with one partition: the cases name partition 0 in requests about replicas."""
+    return cluster.create_topic()
+
+
 # -- records (KIP-107) -----------------------------------------------------------------------------------
 
 
-def delete_records(broker: Broker, topic: Topic, offset: int, *, partition: int = 0, version: int | None = None) -> Any:
+def delete_records(
+    broker: Broker, topic: Topic, offset: int, *, partition: int | None = None, version: int | None = None
+) -> Any:
     """Delete records and return the result of the partition."""
-    part = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    part = DeleteRecordsPartition(partition_index=topic.partition if partition is None else partition, offset=offset)
     topics = (DeleteRecordsTopic(name=topic.name, partitions=(part,)),)
     reply = broker.call(DeleteRecordsRequest(topics=topics, timeout_ms=TIMEOUT_MS), version, TIMEOUT_MS / 1000 + 5)
     return only(only(reply.topics).partitions)

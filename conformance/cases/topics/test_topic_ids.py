@@ -25,8 +25,8 @@ ANOTHER = b"\xab" * 16
 FETCH_BY_ID, PRODUCE_BY_ID, OFFSETS_BY_ID = 13, 13, 10
 
 
-def fetch_by_id(leader: Broker, requested: bytes, version: int) -> PartitionData:
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+def fetch_by_id(leader: Broker, requested: bytes, version: int, partition: int = 0) -> PartitionData:
+    part = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=(FetchTopic(topic_id=requested, partitions=(part,)),))
     reply = leader.call(request, version)
     expect("topic id of the reply", requested, only(reply.responses).topic_id)
@@ -48,7 +48,7 @@ def produce_by_id(leader: Broker, topic: Topic, requested: bytes) -> PartitionPr
 def test_a_topic_is_read_by_its_id(leader: Broker, topic: Topic, version: int) -> None:
     leader.need(FetchRequest, version)
     leader.produce(topic, batch(b"v"))
-    answer = fetch_by_id(leader, topic_id(leader, topic), version)
+    answer = fetch_by_id(leader, topic_id(leader, topic), version, topic.partition)
     expect("error code and number of records", (0, 1), (answer.error_code, len(records_of(answer.records))))
 
 
@@ -64,7 +64,7 @@ def test_an_unknown_id_is_not_read(leader: Broker, version: int) -> None:
 @defect(Reply(FetchRequest, "error_code", without_error(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)))
 def test_a_session_of_names_is_not_continued_by_ids(leader: Broker, topic: Topic) -> None:
     leader.need(FetchRequest, FETCH_BY_ID)
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
     named = FetchTopic(topic=topic.name, topic_id=topic_id(leader, topic), partitions=(part,))
     first = leader.call(FetchRequest(session_epoch=0, max_wait_ms=0, topics=(named,)), FETCH_BY_ID - 1)
     request = FetchRequest(session_id=first.session_id, session_epoch=1, max_wait_ms=0, topics=(named,))
@@ -87,8 +87,8 @@ def test_an_unknown_id_is_not_written(leader: Broker, topic: Topic) -> None:
     expect("error code", ErrorCode.UNKNOWN_TOPIC_ID, produce_by_id(leader, topic, ANOTHER).error_code)
 
 
-def commit_by_id(coordinator: Broker, group: str, requested: bytes) -> int:
-    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=42)
+def commit_by_id(coordinator: Broker, group: str, requested: bytes, partition: int = 0) -> int:
+    part = OffsetCommitRequestPartition(partition_index=partition, committed_offset=42)
     request = OffsetCommitRequest(
         group_id=group, topics=(OffsetCommitRequestTopic(topic_id=requested, partitions=(part,)),)
     )
@@ -108,8 +108,8 @@ def group(cluster: Cluster) -> str:
 def test_an_offset_is_committed_and_read_by_id(cluster: Cluster, group: str, topic: Topic) -> None:
     broker = cluster.coordinator(group)
     requested = topic_id(broker, topic)
-    expect("error code of the commit", 0, commit_by_id(broker, group, requested))
-    wanted = (OffsetFetchRequestTopics(topic_id=requested, partition_indexes=(0,)),)
+    expect("error code of the commit", 0, commit_by_id(broker, group, requested, topic.partition))
+    wanted = (OffsetFetchRequestTopics(topic_id=requested, partition_indexes=(topic.partition,)),)
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=wanted),))
     found = only(only(broker.call(request, OFFSETS_BY_ID).groups).topics)
     expect("topic id and offset", (requested, 42), (found.topic_id, only(found.partitions).committed_offset))

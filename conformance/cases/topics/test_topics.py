@@ -278,11 +278,11 @@ def grow(
 
 
 @clause("ADM-17")
-@defect(Request(CreatePartitionsRequest, "topics.count", 2))
+@defect(Request(CreatePartitionsRequest, "topics.count", 4))
 @sweep(CreatePartitionsRequest)
 def test_a_topic_grows(cluster: Cluster, topic: Topic, version: int) -> None:
-    expect("error code", 0, grow(cluster, topic.name, 3, version=version))
-    eventually_has(cluster, topic.name, 3)
+    expect("error code", 0, grow(cluster, topic.name, 5, version=version))
+    eventually_has(cluster, topic.name, 5)
 
 
 @clause("ADM-3")
@@ -333,9 +333,9 @@ def test_the_replicas_of_new_partitions_are_as_asked(cluster: Cluster) -> None:
 @clause("ADM-14", "grow")
 @defect(Request(CreatePartitionsRequest, "validate_only", False))
 def test_validation_adds_nothing(cluster: Cluster, topic: Topic) -> None:
-    expect("error code", 0, grow(cluster, topic.name, 3, validate_only=True))
-    expect("error code of a smaller count afterwards", 0, grow(cluster, topic.name, 2))
-    eventually_has(cluster, topic.name, 2)
+    expect("error code", 0, grow(cluster, topic.name, 5, validate_only=True))
+    expect("error code of a smaller count afterwards", 0, grow(cluster, topic.name, 4))
+    eventually_has(cluster, topic.name, 4)
 
 
 # -- delete ----------------------------------------------------------------------------------------------

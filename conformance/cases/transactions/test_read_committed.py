@@ -1,11 +1,12 @@
 """Isolation levels of Fetch, ListOffsets and OffsetFetch with open, committed and aborted transactions."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only
-from highwater.conformance.cases.support.committed_offsets import committed_topics
+from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
 from highwater.conformance.cases.support.transactions import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -21,7 +22,7 @@ from highwater.reference.wire.messages.committed_offsets import OffsetFetchReque
 from highwater.reference.wire.messages.fetch import AbortedTransaction, FetchRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
-from highwater.reference.wire.records import batch_headers
+from highwater.reference.wire.records import batch_headers, build_batch
 
 NONE = -1
 STRANGER = AbortedTransaction(producer_id=1_000_000, first_offset=0)
@@ -99,13 +100,66 @@ def test_a_committed_transaction_is_named_nowhere(
     expect("base offsets", True, offsets_of(answer.records) == [0, 1, 2])
 
 
+@clause("FET-6", "inside")
+@pytest.mark.parametrize("offset", [2, 3], ids=["second batch", "marker"])
+@defect(Reply(FetchRequest, "responses.partitions.aborted_transactions", ()))
+def test_an_aborted_transaction_that_began_before_the_fetch_is_named(
+    cluster: Cluster, leader: Broker, topic: Topic, producer: Transactional, offset: int
+) -> None:
+    producer.write(topic, 1)
+    producer.end(commit=False)
+    eventually_stable(cluster, leader, topic, 4)
+    leader.produce(topic, batch(b"later", timestamp_ms=int(time.time() * 1000)))
+    answer = leader.fetch(topic, offset, isolation_level=READ_COMMITTED)
+    named = only(tuple(answer.aborted_transactions or ()))
+    expect("producer and first offset", (producer.producer_id, 1), (named.producer_id, named.first_offset))
+
+
+@clause("LST-4", "time")
+@defect(Request(ListOffsetsRequest, "isolation_level", READ_UNCOMMITTED))
+def test_a_time_in_an_open_transaction_is_not_found(leader: Broker, topic: Topic, producer: Transactional) -> None:
+    later_ms = int(time.time() * 1000) + 60_000
+    records = [(later_ms, b"k", b"v", ())]
+    expect("error code", 0, leader.produce(topic, build_batch(records)).error_code)
+    part = ListOffsetsPartition(partition_index=topic.partition, timestamp=later_ms)
+    requested = (ListOffsetsTopic(name=topic.name, partitions=(part,)),)
+    version = leader.version_of(ListOffsetsRequest, 2)
+    for level, offset in ((READ_COMMITTED, NONE), (READ_UNCOMMITTED, 2)):
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=requested)
+        answer = only(only(leader.call(request, version).topics).partitions)
+        expect(f"error code and offset for isolation level {level}", (0, offset), (answer.error_code, answer.offset))
+
+
+@clause("OFF-7", "other partition")
+@defect(
+    *(
+        Reply(OffsetFetchRequest, f"{place}.error_code", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        for place in ("topics.partitions", "groups.topics.partitions")
+    )
+)
+def test_only_the_offset_of_the_transaction_is_unstable(cluster: Cluster, topic: Topic) -> None:
+    group, producer = cluster.group(), Transactional.initialize(cluster)
+    broker = cluster.coordinator(group)
+    version = broker.version_of(OffsetFetchRequest, 7)
+    other = replace(topic, partition=0) if topic.partition else cluster.create_topic()
+    expect("error code of the plain commit", 0, commit(broker, group, other, 5))
+    producer.add_offsets(group)
+    expect("error code of the commit", 0, producer.commit_offset(group, topic, 42))
+    for asked, expected in ((topic, (ErrorCode.UNSTABLE_OFFSET_COMMIT, NONE)), (other, (0, 5))):
+        part = only(only(committed_topics(broker, group, asked, version, require_stable=True)).partitions)
+        expect("error code and offset", expected, (part.error_code, part.committed_offset))
+    producer.end(commit=False)
+
+
 @clause("LST-4", "open")
 @sweep(ListOffsetsRequest, 2, 10)
 @defect(Request(ListOffsetsRequest, "isolation_level", READ_UNCOMMITTED))
 def test_the_end_for_read_committed_is_the_last_stable_offset(
     leader: Broker, topic: Topic, producer: Transactional, version: int
 ) -> None:
-    requested = ListOffsetsTopic(name=topic.name, partitions=(ListOffsetsPartition(timestamp=LATEST),))
+    requested = ListOffsetsTopic(
+        name=topic.name, partitions=(ListOffsetsPartition(partition_index=topic.partition, timestamp=LATEST),)
+    )
     for level, end in ((READ_COMMITTED, 1), (READ_UNCOMMITTED, 2)):
         request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=(requested,))
         answer = only(only(leader.call(request, version).topics).partitions)

@@ -1,5 +1,7 @@
 """The end of a transaction, and the records that are read before and after it."""
 
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -253,3 +255,27 @@ def test_an_end_that_is_repeated_is_answered_alike(topic: Topic, new_producer: T
     for attempt in ("first", "repeated"):
         reply = new_producer.end_reply(commit=COMMIT, version=NEW_END)
         expect(f"error, id, epoch of the {attempt} EndTxn", (0, new_producer.producer_id, 1), code_id_epoch(reply))
+
+
+@clause("TXN-8", "partitions added")
+@defect(Reply(FetchRequest, LAST_STABLE, 0))
+@pytest.mark.slow
+def test_adding_partitions_does_not_prolong_a_transaction(cluster: Cluster, topic: Topic) -> None:
+    scan_s = cluster.setting("transaction_abort_timed_out_transaction_cleanup_interval_ms") / 1000
+    producer = Transactional.initialize(cluster, timeout_ms=1_500)
+    others = [cluster.create_topic(partitions=3) for _ in range(4)]
+    parts = [replace(other, partition=index) for other in others for index in range(3)]
+    producer.begin(topic)
+    producer.write(topic, 0)
+    leader = cluster.leader(topic)
+
+    def is_aborted() -> bool:
+        if parts:
+            producer.add(parts.pop())
+        else:
+            return fetch_committed(leader, topic).last_stable_offset == 2
+        time.sleep(0.4)
+        return fetch_committed(leader, topic).last_stable_offset == 2
+
+    cluster.eventually("the abort", is_aborted, 10.0 + 2 * scan_s)
+    expect("partitions that were not added before the abort", True, bool(parts))

@@ -45,6 +45,18 @@ def test_offsets_count_when_the_transaction_commits(
     cluster.eventually("the committed offset", lambda: committed_offset(cluster, group, topic) == 42)
 
 
+@clause("TXN-10", "two commits")
+@defect(Reply(OffsetFetchRequest, "topics.partitions.committed_offset", -1))
+def test_all_offsets_of_a_transaction_count(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    group, other = cluster.group(), cluster.create_topic()
+    expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+    for committed, offset in ((topic, 42), (other, 43), (other, 44)):
+        expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, committed, offset))
+    producer.end(commit=COMMIT)
+    cluster.eventually("the last offset", lambda: committed_offset(cluster, group, other) == 44)
+    expect("offset of the first commit", 42, committed_offset(cluster, group, topic))
+
+
 @clause("TXN-10", "abort")
 @defect(Reply(OffsetFetchRequest, "topics.partitions.committed_offset", 42))
 def test_offsets_of_an_aborted_transaction_do_not_count(
@@ -81,6 +93,7 @@ def test_a_group_must_be_added_first(cluster: Cluster, topic: Topic, producer: T
     ("changed", "error"),
     [
         pytest.param({"generation_id": 100}, ErrorCode.ILLEGAL_GENERATION, id="generation"),
+        pytest.param({"generation_id": 1}, ErrorCode.ILLEGAL_GENERATION, id="older generation"),
         pytest.param({"member_id": "unknown", "group_instance_id": None}, ErrorCode.UNKNOWN_MEMBER_ID, id="member"),
         pytest.param({"member_id": "unknown"}, ErrorCode.FENCED_INSTANCE_ID, id="instance"),
     ],
@@ -90,6 +103,9 @@ def test_offsets_are_fenced_by_the_group(
 ) -> None:
     group = cluster.group()
     member = GroupDriver(cluster, group).stable_member(instance="one")
+    member.rejoin()
+    synced = member.sync({member.member_id: b""})
+    expect("error code and generation of the next sync", (0, 2), (synced.error_code, member.generation))
     named = {"generation_id": member.generation, "member_id": member.member_id, "group_instance_id": "one"}
     expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
     expect("error code with the fields of the member", 0, producer.commit_offset(group, topic, 1, version=3, **named))
@@ -137,7 +153,9 @@ def test_a_coordinator_describes_a_transaction(cluster: Cluster, topic: Topic, p
     found = describe_transaction(producer)
     expect("state of an open transaction", (0, "Ongoing"), _state(found))
     expect("producer and timeout", (producer.producer_id, producer.epoch, producer.timeout_ms), _identity(found))
-    expect("topic, partitions", (topic.name, (0,)), (only(found.topics).topic, only(found.topics).partitions))
+    expect(
+        "topic, partitions", (topic.name, (topic.partition,)), (only(found.topics).topic, only(found.topics).partitions)
+    )
     producer.end(commit=COMMIT)
     cluster.eventually(
         "the commit to be complete", lambda: _state(describe_transaction(producer)) == (0, "CompleteCommit")

@@ -1,6 +1,7 @@
 """Transactions: fencing of producers, coordinators, and writes in a transaction."""
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from highwater.reference.wire.messages.transactions import (
 )
 
 LONGEST_MS = (1 << 31) - 1
+FENCED = ErrorCode.PRODUCER_FENCED
 PRODUCE_ERROR = "responses.partition_responses.error_code"
 
 
@@ -233,6 +235,30 @@ def test_a_batch_takes_its_partition_in(cluster: Cluster, topic: Topic, new_prod
     expect("committed values", True, committed_values(leader, topic) == [b"v"])
 
 
+@clause("TXN-4", "other partition")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+@pytest.mark.parametrize("added", [0, 1])
+def test_another_partition_of_the_topic_does_not_count(cluster: Cluster, producer: Transactional, added: int) -> None:
+    last = cluster.create_topic(partitions=3)
+    producer.begin(replace(last, partition=added))
+    answer = producer.produce(last, 0, version=10)
+    expect("error code of Produce", ErrorCode.INVALID_TXN_STATE, answer.error_code)
+
+
+@clause("TXN-4", "next transaction")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_the_partitions_of_the_last_transaction_do_not_count(
+    cluster: Cluster, topic: Topic, producer: Transactional, commit: bool
+) -> None:
+    producer.begin(topic)
+    producer.write(topic, 0)
+    producer.end(commit=commit)
+    eventually_stable(cluster, cluster.leader(topic), topic, 2)
+    producer.begin(cluster.create_topic())
+    expect("error code of Produce", ErrorCode.INVALID_TXN_STATE, producer.produce(topic, 1, version=10).error_code)
+
+
 @clause("TXN-12")
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
 def test_a_transactional_batch_needs_a_transactional_id(topic: Topic, producer: Transactional) -> None:
@@ -295,3 +321,32 @@ def test_partitions_are_added_together_or_not_at_all(cluster: Cluster, topic: To
 def test_a_partition_may_be_added_again(topic: Topic, producer: Transactional, version: int) -> None:
     for attempt in ("first", "second"):
         expect(f"error code of the {attempt} request", 0, producer.add(topic, version=version)[topic.name])
+
+
+@clause("TXN-30", "with another")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, ErrorCode.INVALID_TXN_STATE))
+def test_a_partition_is_added_beside_one_that_is_known(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    other = cluster.create_topic()
+    producer.begin(topic)
+    producer.begin(topic, other)
+    for written_topic in (topic, other):
+        producer.write(written_topic, 0, version=10)
+    producer.end(commit=COMMIT)
+    for written_topic in (topic, other):
+        eventually_stable(cluster, cluster.leader(written_topic), written_topic, 2)
+
+
+@clause("TXN-1", "older epochs")
+@defect(Reply(InitProducerIdRequest, "error_code", 0))
+@pytest.mark.parametrize("back", [1, 2, 3], ids=lambda back: f"{back} back")
+def test_an_instance_of_any_older_epoch_is_fenced(cluster: Cluster, topic: Topic, back: int) -> None:
+    first = Transactional.initialize(cluster)
+    for _ in range(3):
+        last = Transactional.initialize(cluster, transactional_id=first.id)
+    first.producer_id, first.epoch = last.producer_id, last.epoch - back
+    version = first.coordinator.version_of(InitProducerIdRequest, 4)
+    expect("error code of AddPartitionsToTxn", FENCED, first.add(topic)[topic.name])
+    expect("error code of AddOffsetsToTxn", FENCED, first.add_offsets(cluster.group()))
+    reply = first.init(version, producer_id=first.producer_id, producer_epoch=first.epoch)
+    expect("error code of InitProducerId", FENCED, reply.error_code)
+    last.begin(topic)

@@ -1,0 +1,150 @@
+"""The state of a group after its coordinator has changed: offsets, generations, members and pending transactions."""
+
+import pytest
+
+from highwater.conformance.broker import Topic, expect, only
+from highwater.conformance.cases.support.committed_offsets import commit, committed_offset, committed_topics
+from highwater.conformance.cases.support.members import GroupDriver, Member
+from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect, increment, without_error
+from highwater.conformance.targets.base import STOP_NODE
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
+
+pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
+
+NONE = -1
+OFFSET = "groups.topics.partitions.committed_offset"
+
+
+@pytest.fixture
+def topic(cluster: Cluster) -> Topic:
+    """Return a topic with three partitions on nodes that can be stopped."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    return cluster.create_topic(partitions=3, replicas=3)
+
+
+@pytest.fixture
+def driver(cluster: Cluster, group: str, topic: Topic) -> GroupDriver:
+    return GroupDriver(cluster, group)
+
+
+def change_coordinator(cluster: Cluster, group: str) -> None:
+    """Stop the coordinator of a group, so that another broker loads it."""
+    address = cluster.coordinator(group).address
+    cluster.stop(next(node for node, known in cluster.target.addresses.items() if known == address))
+
+
+@clause("GRP-50", "failover")
+@defect(Reply(OffsetFetchRequest, OFFSET, 5))
+def test_offsets_of_a_deleted_group_do_not_return(cluster: Cluster, group: str, topic: Topic) -> None:
+    parts = [cluster.topic(topic.name, partition=index) for index in range(3)]
+    coordinator = cluster.coordinator(group)
+    for part in parts:
+        expect("error code of the commit", 0, commit(coordinator, group, part, 5))
+    deleted = coordinator.call(DeleteGroupsRequest(groups_names=(group,)))
+    expect("error code of DeleteGroups", 0, only(deleted.results).error_code)
+    change_coordinator(cluster, group)
+    with cluster.coordinator(group) as next_coordinator:
+        found = [committed_offset(next_coordinator, group, part) for part in parts]
+    expect(f"offsets at the next coordinator: {found}", True, found == [NONE] * 3)
+
+
+@clause("GRP-10", "failover")
+@defect(Reply(JoinGroupRequest, "generation_id", increment))
+def test_the_generations_of_an_empty_group_continue(cluster: Cluster, driver: GroupDriver) -> None:
+    member = driver.stable_member()
+    member.rejoin()
+    expect("error code of leaving", 0, member.leave_error())
+    cluster.eventually("an empty group", lambda: driver.state() == "Empty")
+    with driver.connect() as coordinator:  # Apache Kafka stores an empty group only with its offsets
+        commit(coordinator, driver.group, cluster.create_topic(), 1)
+    emptied = member.generation + 1
+    change_coordinator(cluster, driver.group)
+    again = driver.stable_member()
+    expect("generation is not one of those before", {emptied, emptied + 1}, again.generation)
+
+
+@clause("GRP-14", "failover")
+@defect(Reply(DescribeGroupsRequest, "groups.group_state", "Stable"))
+def test_a_static_member_expires_at_the_next_coordinator(cluster: Cluster, driver: GroupDriver) -> None:
+    session_ms = driver.session_ms(2_000)
+    driver.stable_member(instance="i", session_timeout_ms=session_ms)
+    change_coordinator(cluster, driver.group)
+    cluster.eventually("an empty group", lambda: driver.state() in ("Empty", "Dead"), 20 + session_ms / 1000)
+
+
+@clause("GRP-27", "second generation")
+@defect(Reply(SyncGroupRequest, "assignment", b"first"))
+def test_the_newest_assignment_outlives_the_coordinator(cluster: Cluster, driver: GroupDriver) -> None:
+    member = driver.stable_member(session_timeout_ms=30_000)
+    for assignment in (b"first", b"second"):
+        member.rejoin()
+        expect("error code of the sync", 0, member.sync({member.member_id: assignment}).error_code)
+    change_coordinator(cluster, driver.group)
+    again = Member(driver, driver.connect(), member.member_id, member.generation)
+    answer = again.sync()
+    expect("error code and assignment", (0, b"second"), (answer.error_code, answer.assignment))
+    described = only(driver.describe().members)
+    expect("assignment in the description", b"second", described.member_assignment)
+
+
+@clause("OFF-7", "failover")
+@pytest.mark.parametrize("commits", [COMMIT, ABORT], ids=["commit", "abort"])
+@defect(
+    Request(OffsetFetchRequest, "require_stable", False),
+    *(
+        Reply(OffsetFetchRequest, f"{place}.error_code", without_error(ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        for place in ("topics.partitions", "groups.topics.partitions")
+    ),
+)
+def test_an_open_transaction_stays_pending_at_the_next_coordinator(
+    cluster: Cluster, group: str, topic: Topic, commits: bool
+) -> None:
+    with cluster.coordinator(group) as coordinator:
+        version = coordinator.version_of(OffsetFetchRequest, 7)
+        expect("error code of the plain commit", 0, commit(coordinator, group, topic, 5))
+    producer = Transactional.initialize(cluster)
+    producer.add_offsets(group)
+    expect("error code of the commit", 0, producer.commit_offset(group, topic, 42))
+    change_coordinator(cluster, group)
+
+    def stable_offset() -> tuple[int, int]:
+        with cluster.coordinator(group) as broker:
+            part = only(only(committed_topics(broker, group, topic, version, require_stable=True)).partitions)
+        return part.error_code, part.committed_offset
+
+    expect("error code while the transaction is open", ErrorCode.UNSTABLE_OFFSET_COMMIT, stable_offset()[0])
+    with cluster.coordinator(group) as broker:
+        loose = only(only(committed_topics(broker, group, topic, version)).partitions)
+    expect("offset without require_stable", 5, loose.committed_offset)
+    again = Transactional(cluster, producer.id)
+    again.producer_id, again.epoch = producer.producer_id, producer.epoch
+    again.end(commit=commits)
+    expected = (0, 42 if commits else 5)
+    cluster.eventually(f"error code and offset {expected}", lambda: stable_offset() == expected, 20.0)
+
+
+@clause("OFF-11", "aborted")
+@defect(Reply(OffsetFetchRequest, OFFSET, 42))
+def test_an_aborted_offset_is_not_loaded(cluster: Cluster, group: str, topic: Topic) -> None:
+    with cluster.coordinator(group) as coordinator:
+        expect("error code of the plain commit", 0, commit(coordinator, group, topic, 5))
+    producer = Transactional.initialize(cluster)
+    producer.add_offsets(group)
+    expect("error code of the commit", 0, producer.commit_offset(group, topic, 42))
+    producer.end(commit=ABORT)
+    producer.begin(topic)  # succeeds once the abort is complete
+    producer.end(commit=ABORT)
+    change_coordinator(cluster, group)
+    with cluster.coordinator(group) as next_coordinator:
+        expect("offset at the next coordinator", 5, committed_offset(next_coordinator, group, topic))

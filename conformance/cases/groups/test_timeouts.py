@@ -1,0 +1,98 @@
+"""Session and rebalance timeouts of classic groups: who is removed, when, and what the other members see."""
+
+import time
+
+import pytest
+
+from highwater.conformance.broker import expect
+from highwater.conformance.cases.support.members import GroupDriver, Member
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.groups import HeartbeatRequest, JoinGroupRequest
+
+pytestmark = pytest.mark.slow
+
+SHORT_MS, LONG_MS = 1_000, 20_000
+
+
+@clause("GRP-14", "rebalance")
+@defect(Reply(HeartbeatRequest, "error_code", 0))
+def test_an_expired_member_starts_a_rebalance(cluster: Cluster, driver: GroupDriver) -> None:
+    session_ms = driver.session_ms(SHORT_MS)
+    kept = driver.stable_member()
+    silent = driver.send_join(session_timeout_ms=session_ms)
+    kept.await_rebalance()
+    kept.rejoin()
+    expect("error code of the second join", 0, silent.receive_join().error_code)
+    expect("error code of the leader's sync", 0, kept.sync({kept.member_id: b"a", silent.member_id: b"b"}).error_code)
+    expect("error code of the second sync", 0, silent.sync_error())
+    cluster.eventually(
+        "REBALANCE_IN_PROGRESS", lambda: kept.heartbeat_error() == ErrorCode.REBALANCE_IN_PROGRESS,
+        10 + session_ms / 1000,
+    )  # fmt: skip
+    kept.rejoin()
+    expect("members in the reply to the leader", 1, len(kept.reply.members))
+
+
+def heartbeat_for(members: list[Member], seconds: float) -> set[int]:
+    """Send heartbeats of each member for some time, and return the error codes."""
+    found, end = set[int](), time.monotonic() + seconds
+    while time.monotonic() < end:
+        found |= {member.heartbeat_error() for member in members}
+        time.sleep(0.05)
+    return found
+
+
+@clause("GRP-13", "longest timeout")
+@defect(Request(JoinGroupRequest, "rebalance_timeout_ms", SHORT_MS))
+def test_the_longest_rebalance_timeout_counts(driver: GroupDriver) -> None:
+    """The member with the long timeout is still processing records, which its heartbeats show."""
+    slow = driver.stable_member(rebalance_timeout_ms=LONG_MS)
+    fast = driver.send_join(rebalance_timeout_ms=SHORT_MS)
+    slow.await_rebalance()
+    found = heartbeat_for([slow], 2.5 * SHORT_MS / 1000)
+    expect("error codes during the rebalance", True, found == {ErrorCode.REBALANCE_IN_PROGRESS})
+    slow.rejoin()
+    expect("error code of the other join", 0, fast.receive_join().error_code)
+    expect("generations", slow.generation, fast.generation)
+
+
+@clause("GRP-14", "in a rebalance")
+@defect(Request(HeartbeatRequest, "member_id", "unknown"))
+def test_heartbeats_in_a_rebalance_extend_the_session(driver: GroupDriver) -> None:
+    session_ms = driver.session_ms(SHORT_MS)
+    busy = driver.stable_member(session_timeout_ms=session_ms, rebalance_timeout_ms=LONG_MS)
+    other = driver.send_join(rebalance_timeout_ms=LONG_MS)
+    busy.await_rebalance()
+    found = heartbeat_for([busy], 2.5 * session_ms / 1000)
+    expect("error codes during the rebalance", True, found == {ErrorCode.REBALANCE_IN_PROGRESS})
+    busy.rejoin()
+    expect("error code of the other join", 0, other.receive_join().error_code)
+
+
+@clause("GRP-13", "static")
+@defect(Reply(HeartbeatRequest, "error_code", ErrorCode.UNKNOWN_MEMBER_ID))
+def test_the_rebalance_timeout_removes_no_static_member(driver: GroupDriver) -> None:
+    static = driver.stable_member(instance="i", rebalance_timeout_ms=SHORT_MS, session_timeout_ms=30_000)
+    other = driver.send_join(instance="j", rebalance_timeout_ms=SHORT_MS, session_timeout_ms=30_000)
+    expect("error code of the other join", 0, other.receive_join().error_code)
+    members = {member.group_instance_id for member in driver.describe().members}
+    expect("instances in the description of the group", True, members == {"i", "j"})
+    expect("error code of the static member", {0, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION},
+           static.heartbeat_error())  # fmt: skip
+
+
+@clause("GRP-13", "pending member")
+@defect(Request(JoinGroupRequest, "session_timeout_ms", 30_000))
+def test_a_rebalance_does_not_wait_for_a_client_that_never_joins(driver: GroupDriver) -> None:
+    """The client received its member id (KIP-394) and stopped: its session timeout ends the wait for it."""
+    session_ms = driver.session_ms(SHORT_MS)
+    member = driver.stable_member(rebalance_timeout_ms=60_000)
+    broker = driver.connect()
+    version = broker.version_of(JoinGroupRequest, 4)
+    first = broker.call(driver.join_request(session_timeout_ms=session_ms, rebalance_timeout_ms=60_000), version)
+    expect("error code without a member id", ErrorCode.MEMBER_ID_REQUIRED, first.error_code)
+    member.rejoin()
+    expect("members in the reply to the leader", 1, len(member.reply.members))

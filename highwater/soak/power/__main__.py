@@ -1,0 +1,96 @@
+"""Measure the power of the suite: `python -m highwater.soak.power [NAME...] [--mutants N] [--seed S] [--shard I/N]`.
+
+Each mutant of the reference broker runs as a cluster of processes, on which the cases run that execute the changed
+line, until one fails. Prints who killed what, the survivors, and the score. Results are kept in results/power: a mutant
+that was tried with the same cases is not tried again; a survivor is tried again after the cases have changed.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from highwater.errors import ExitCode, UsageError
+from highwater.soak.power.mutants import WRITTEN, BehaviourMutant, equivalents, generated, reason_of, written
+from highwater.soak.power.nodes import preload
+from highwater.soak.power.results import DEAD, FOLDER, Outcome, Results, Trial, score_text, suite_digest
+from highwater.soak.power.trials import Judge, MutantTrials, collect_and, trace
+
+
+def soak(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Mutants by name, or the start of one; default: all.")
+    ] = None,
+    count: Annotated[int, typer.Option("--mutants", min=0, help="Number of generated mutants, about.")] = 120,
+    seed: Annotated[int, typer.Option(help="Seed of the generated mutants.")] = 0,
+    file: Annotated[Path, typer.Option(help="File of written mutants.")] = WRITTEN,
+    shard: Annotated[str, typer.Option(help="I/N: only every N-th mutant, from the I-th on.")] = "1/1",
+    limit_s: Annotated[float, typer.Option("--limit", help="Seconds for each mutant.")] = 180.0,
+    only_areas: Annotated[bool, typer.Option("--only-areas", help="Only cases about the mutant's package.")] = False,
+    again: Annotated[bool, typer.Option(help="Also try mutants that died with other cases again.")] = True,
+) -> None:
+    """Try the mutants and print the score; exit code 1 for a survivor that is not known to be equivalent."""
+    preload()
+    chosen = _shard([*written(file), *generated(count, seed)], shard)
+    if names:
+        chosen = [mutant for mutant in chosen if any(mutant.name.startswith(name) for name in names)]
+    tried: list[Trial] = []
+    collect_and(lambda trials: tried.extend(_try_all(trials, chosen, shard, limit_s, again, only_areas)))
+    _summarize(chosen, tried)
+
+
+def _shard(mutants: list[BehaviourMutant], shard: str) -> list[BehaviourMutant]:
+    try:
+        number, shards = map(int, shard.split("/"))
+    except ValueError:
+        raise UsageError(f"expected I/N, such as 1/4, not {shard!r}", where="--shard") from None
+    return mutants[number - 1 :: shards]
+
+
+CONSOLE = Console(highlight=False, markup=False, soft_wrap=True)
+
+
+def _try_all(
+    trials: MutantTrials, chosen: list[BehaviourMutant], shard: str, limit_s: float, again: bool, only_areas: bool
+) -> list[Trial]:
+    lines = trace(trials, FOLDER / "lines.json")
+    results, suite = Results(FOLDER / f"trials-{shard.replace('/', '-')}.ndjson"), suite_digest()
+    judge = Judge(trials, lines, results, suite, limit_s, only_areas=only_areas)
+    known, found = equivalents(), []
+    for mutant in chosen:
+        if reason_of(mutant, known):
+            continue
+        trial = results.known(mutant.key, suite) or (None if again else _dead_before(results, mutant.key))
+        if trial is None:
+            trial = judge.try_mutant(mutant)
+            results.add(trial)
+            _show(trial)
+        found.append(trial)
+    return found
+
+
+def _dead_before(results: Results, key: str) -> Trial | None:
+    return next((trial for trial in reversed(results.trials) if trial.key == key and trial.outcome in DEAD), None)
+
+
+def _show(trial: Trial) -> None:
+    how = f" by {trial.killer}: {trial.message}" if trial.killer else f" {trial.message}".rstrip()
+    ran = f"{trial.cases} of {trial.candidates} cases, {trial.seconds:.0f} s"
+    CONSOLE.print(f"{trial.name}: {trial.outcome}{how} [{ran}]")
+
+
+def _summarize(chosen: list[BehaviourMutant], tried: list[Trial]) -> None:
+    known = equivalents()
+    for trial in tried:
+        if trial.outcome not in DEAD:
+            CONSOLE.print(f"{trial.outcome}: {trial.name}: {trial.effect or trial.before}\n    {trial.after}")
+    excluded = sum(bool(reason_of(mutant, known)) for mutant in chosen)
+    CONSOLE.print(f"{score_text(tried)}; {excluded} more are equivalent")
+    if any(trial.outcome is Outcome.SURVIVED for trial in tried):
+        sys.exit(ExitCode.VIOLATED)
+
+
+if __name__ == "__main__":
+    typer.run(soak)

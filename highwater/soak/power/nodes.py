@@ -1,0 +1,215 @@
+"""A cluster of reference brokers in forked processes, each of which loads a mutant instead of its module.
+
+A fork has imported all third-party modules, so that a node starts in a fraction of a second.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from highwater.conformance.targets.base import SaslListener
+from highwater.conformance.targets.reference import PASSWORD, USER, ReferenceTarget
+from highwater.errors import UsageError
+from highwater.processes import Name, Process, Processes
+from highwater.reference.drivers.cluster import Cluster, cluster_settings
+from highwater.soak.mutation import Mutant, load_instead
+
+REFERENCE: Final = re.compile(r"highwater\.reference\..*")
+CORE: Final = re.compile(r"highwater\.reference\.(?!wire\b).*")
+"""All of the broker without its codecs, which import nothing of it and take longest to import."""
+READY_TIMEOUT_S: Final = 10.0
+POLL_S: Final = 0.005
+NodeMain = Callable[[], None]
+
+
+class ForkedProcess:
+    """A forked child; has what `Processes` uses of `subprocess.Popen`."""
+
+    def __init__(self, main: NodeMain, log: IO[bytes]) -> None:
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if not self.pid:
+            _run_child(main, log)
+        with contextlib.suppress(OSError):  # the child does it too; the first of both makes it the leader of a group
+            os.setpgid(self.pid, self.pid)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = time.monotonic() + (timeout or float("inf"))
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+            time.sleep(POLL_S)
+        return code
+
+
+def _run_child(main: NodeMain, log: IO[bytes]) -> None:
+    code = 1
+    try:
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        for descriptor in (1, 2):
+            os.dup2(log.fileno(), descriptor)
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        warnings.simplefilter("default")
+        main()
+        code = 0
+    except BaseException as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    finally:
+        os._exit(code)
+
+
+class ForkedNodes(Processes):
+    """The nodes of a cluster; `main_of` returns the function that runs one."""
+
+    def __init__(self, folder: Path, configs: Mapping[str, Path], main_of: Callable[[str, Path], NodeMain]) -> None:
+        super().__init__(folder, {}, guarded=False)
+        self._configs, self._main_of = configs, main_of
+
+    def _launch(self, name: Name, log: IO[bytes]) -> Process:
+        return ForkedProcess(self._main_of(str(name), self._configs[str(name)]), log)
+
+
+def node_main(mutant: Mutant | None, config: Path, prepare: Callable[[], Callable[[], None]]) -> NodeMain:
+    """Return a function that runs a node with the mutant; `prepare` is called first, and what it returns at the end."""
+    parent = os.getpid()
+
+    def run() -> None:
+        os.environ["HIGHWATER_PARENT"] = str(parent)
+        if mutant is not None:
+            is_codec = ".wire." in mutant.module
+            load_instead(mutant, REFERENCE if is_codec else CORE)
+        finish = prepare()
+        from highwater.reference.configuration.properties import read_config
+        from highwater.reference.drivers.process import run_node
+
+        try:
+            run_node(read_config(config), lambda address: None)
+        finally:
+            finish()
+
+    return run
+
+
+def nothing_to_prepare(name: str) -> Callable[[], None]:
+    """Return what a node does at its end: nothing."""
+    return lambda: None
+
+
+class ForkedCluster(Cluster):
+    """The processes of a cluster, forked from this one."""
+
+    def __init__(
+        self, size: int, mutant: Mutant | None, settings: Mapping[str, object],
+        prepare: Callable[[str], Callable[[], None]] = nothing_to_prepare,
+    ) -> None:  # fmt: skip
+        self._mutant, self._prepare = mutant, prepare
+        super().__init__(size, settings=cluster_settings(size, truncation="kip320", **settings))
+
+    def processes(self) -> Processes:
+        return ForkedNodes(
+            self.folder, self.configs,
+            lambda name, config: node_main(self._mutant, config, lambda: self._prepare(name)),
+        )  # fmt: skip
+
+    def open(self) -> "ForkedCluster":
+        """Start all nodes and wait until they answer; raises UsageError if they do not."""
+        try:
+            self.start_all()
+            self.wait_until_ready(READY_TIMEOUT_S)
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def end(self) -> None:
+        """Kill all nodes; their data is of no use."""
+        for name in self.nodes.started():
+            self.nodes.kill(name)
+        self.stop_all()
+
+
+class MutantTarget:
+    """A cluster that loads a mutant, as a target of the suite; the settings are those of the reference target."""
+
+    name, version, era = "reference", "mutant", ""
+    capabilities = ReferenceTarget.capabilities
+    command_config: Path | None = None
+    settings = ReferenceTarget.settings
+
+    def __init__(
+        self, size: int, mutant: Mutant | None, prepare: Callable[[str], Callable[[], None]] = nothing_to_prepare
+    ) -> None:
+        """Start the cluster; raises UsageError if it does not start."""
+        self._mutant = mutant
+        self.cluster = ForkedCluster(size, mutant, self.settings, prepare).open()
+        self._login: ForkedCluster | None = None
+        self.addresses = {int(name): address for name, address in self.cluster.addresses.items()}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses.values())
+
+    @property
+    def sasl(self) -> SaslListener:
+        if self._login is None:
+            login: dict[str, object] = {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_inter_broker_user": USER,
+                "sasl_users": {USER: PASSWORD},
+            }
+            self._login = ForkedCluster(1, self._mutant, login).open()
+        mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+        return SaslListener(",".join(self._login.addresses.values()), USER, PASSWORD, mechanisms)
+
+    def start_node(self, node: int | str) -> None:
+        self.cluster.start(str(node))
+
+    def stop_node(self, node: int | str) -> None:
+        self.cluster.stop(str(node))
+
+    def kill_node(self, node: int | str) -> None:
+        self.cluster.kill(str(node))
+
+    def pause_node(self, node: int | str) -> None:
+        self.cluster.signal(str(node), signal.SIGSTOP)
+
+    def resume_node(self, node: int | str) -> None:
+        self.cluster.signal(str(node), signal.SIGCONT)
+
+    def revive(self) -> bool:
+        """Return False: a cluster in which a broker ended is not used again."""
+        return False
+
+    def close(self) -> None:
+        for cluster in (self.cluster, self._login):
+            if cluster is not None:
+                cluster.end()
+
+
+def preload() -> Sequence[str]:
+    """Import what the nodes import, so that their forks share it, and return the names of the modules."""
+    import highwater.reference.drivers.process
+
+    return [highwater.reference.drivers.process.__name__]
+
+
+def start_error(error: UsageError) -> str:
+    """Return why a cluster did not start, in one line."""
+    return str(error).splitlines()[0]
