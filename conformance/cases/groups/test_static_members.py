@@ -97,18 +97,6 @@ def test_a_static_member_that_comes_back_in_a_rebalance_has_a_new_id(driver: Gro
     expect("error code of a heartbeat with the old member id", ErrorCode.FENCED_INSTANCE_ID, member.heartbeat_error())
 
 
-@clause("GRP-35", "static")
-@defect(Reply(HeartbeatRequest, "error_code", 0))
-def test_a_static_member_with_another_subscription_begins_a_rebalance(driver: GroupDriver) -> None:
-    leader, _ = static_pair(driver)
-    back = driver.send_join(instance="i2", metadata=b"other")
-    leader.await_rebalance()
-    leader.rejoin()
-    expect("error code of the static member", 0, back.receive_join().error_code)
-    found = {member.group_instance_id: member.metadata for member in leader.reply.members}
-    expect("metadata in the reply to the leader", True, found == {"i1": b"m", "i2": b"other"})
-
-
 @clause("GRP-44", "sync")
 @defect(Reply(SyncGroupRequest, "error_code", without_error(ErrorCode.FENCED_INSTANCE_ID)))
 def test_the_replaced_member_may_not_sync(driver: GroupDriver) -> None:

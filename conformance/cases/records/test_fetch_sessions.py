@@ -35,9 +35,13 @@ class Reader:
         if self.session_id == NO_SESSION:
             raise Unsupported("the broker opens no fetch session")
 
-    def fetch(self, *topics: Topic, offset: int = 0, epoch: int | None = None, forget: tuple[Topic, ...] = ()) -> Any:
+    def fetch(
+        self, *topics: Topic, offset: int = 0, epoch: int | None = None, forget: tuple[Topic, ...] = (),
+        max_bytes: int = 1 << 30,
+    ) -> Any:  # fmt: skip
         request = FetchRequest(
             session_id=self.session_id, session_epoch=self.epoch if epoch is None else epoch, max_wait_ms=0,
+            max_bytes=max_bytes,
             topics=tuple(
                 FetchTopic(
                     topic=topic.name,
@@ -48,7 +52,8 @@ class Reader:
                 for topic in topics
             ),
             forgotten_topics_data=tuple(
-                ForgottenTopic(topic=topic.name, partitions=(topic.partition,)) for topic in forget
+                ForgottenTopic(topic=name, partitions=tuple(topic.partition for topic in forget if topic.name == name))
+                for name in dict.fromkeys(topic.name for topic in forget)
             ),
         )  # fmt: skip
         reply: FetchResponse = self.broker.call(request, self.broker.version_of(FetchRequest, SESSIONS_SINCE))
@@ -211,3 +216,19 @@ def test_a_session_outlives_its_connection(cluster: Cluster, reader: Reader, top
     reader.broker.close()
     reader.broker = cluster.leader(topics[0])
     expect("error code on a new connection", 0, reader.fetch().error_code)
+
+
+@clause("FET-22", "turns")
+@defect(Reply(FetchRequest, "responses", lambda topics: topics[:1]), Request(FetchRequest, "max_bytes", 1))
+def test_partitions_take_turns_if_the_limit_is_small(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    """The first partition alone could fill every response."""
+    for _ in range(20):
+        expect("error code", 0, reader.broker.produce(topics[0], batch(b"x" * 1000)).error_code)
+    reader.begin(*topics)
+    reader.broker.produce(topics[1], batch(b"v"))
+    found, offset = set[str](), 0
+    for _ in range(8):
+        reply = reader.fetch(topics[0], offset=offset, max_bytes=1500)
+        found |= {topic.topic for topic in reply.responses if topic.partitions[0].records}
+        offset += topics[0].name in reported_topics(reply)
+    expect("topics of which records were returned", True, found == {topic.name for topic in topics})

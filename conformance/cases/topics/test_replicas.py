@@ -13,6 +13,7 @@ from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import DescribeClusterRequest, MetadataRequest
 from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.replicas import (
     AlterPartitionReassignmentsRequest,
     DescribableLogDirTopic,
@@ -371,3 +372,25 @@ def test_without_an_authorizer_there_are_no_lists(cluster: Cluster) -> None:
         created = only(broker.call(CreateAclsRequest(creations=(ACL,))).results).error_code
         deleted = only(broker.call(DeleteAclsRequest(filters=(acl_filter,))).filter_results).error_code
     expect("error codes", (ErrorCode.SECURITY_DISABLED, ErrorCode.SECURITY_DISABLED), (created, deleted))
+
+
+@clause("ADM-20", "moved")
+@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", ErrorCode.NOT_LEADER_OR_FOLLOWER))
+def test_a_former_replica_serves_a_new_topic_of_the_same_name(cluster: Cluster) -> None:
+    """The broker gave up its replica before the first topic of this name was deleted."""
+    cluster.need_brokers(2)
+    first, second = sorted(cluster.target.addresses)[:2]
+    topic = cluster.create_topic(assignment=[first])
+    expect("error code of Produce", 0, cluster.leader(topic).produce(topic, batch(b"old")).error_code)
+    expect("error code of the reassignment", 0, reassign(cluster, topic.name, (second,)))
+    await_replicas(cluster, topic, (second,))
+    cluster.delete_topics(topic.name)
+
+    def is_deleted() -> bool:
+        with cluster.connect() as broker:
+            return only(broker.metadata(topic.name).topics).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    cluster.eventually("the deletion", is_deleted, 20.0)
+    again = cluster.create_topic(name=topic.name, assignment=[first])
+    answer = cluster.leader(again).produce(again, batch(b"new"))
+    expect("error code and base offset", (0, 0), (answer.error_code, answer.base_offset))

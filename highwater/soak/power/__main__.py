@@ -6,6 +6,7 @@ that was tried with the same cases is not tried again; a survivor is tried again
 """
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,21 @@ import typer
 from rich.console import Console
 
 from highwater.errors import ExitCode, UsageError
+from highwater.soak.power.lines import LinesFile
 from highwater.soak.power.mutants import WRITTEN, BehaviourMutant, equivalents, generated, reason_of, written
 from highwater.soak.power.nodes import preload
-from highwater.soak.power.results import DEAD, FOLDER, Outcome, Results, Trial, score_text, suite_digest
-from highwater.soak.power.trials import Judge, MutantTrials, collect_and, trace
+from highwater.soak.power.results import (
+    DEAD,
+    FOLDER,
+    Outcome,
+    Results,
+    Trial,
+    read_killers,
+    record_killers,
+    score_text,
+    suite_digest,
+)
+from highwater.soak.power.trials import Judge, MutantTrials, collect_and, control, trace
 
 
 def soak(
@@ -30,6 +42,9 @@ def soak(
     limit_s: Annotated[float, typer.Option("--limit", help="Seconds for each mutant.")] = 180.0,
     only_areas: Annotated[bool, typer.Option("--only-areas", help="Only cases about the mutant's package.")] = False,
     again: Annotated[bool, typer.Option(help="Also try mutants that died with other cases again.")] = True,
+    recorded: Annotated[bool, typer.Option("--recorded", help="Only the case that killed each mutant before.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Record which case killed which mutant.")] = False,
+    tracing: Annotated[bool, typer.Option("--trace/--no-trace", help="Trace new and changed cases first.")] = True,
 ) -> None:
     """Try the mutants and print the score; exit code 1 for a survivor that is not known to be equivalent."""
     preload()
@@ -37,7 +52,10 @@ def soak(
     if names:
         chosen = [mutant for mutant in chosen if any(mutant.name.startswith(name) for name in names)]
     tried: list[Trial] = []
-    collect_and(lambda trials: tried.extend(_try_all(trials, chosen, shard, limit_s, again, only_areas)))
+    choice = Choice(chosen, shard, limit_s, only_areas=only_areas, again=again, tracing=tracing, recorded=recorded)
+    collect_and(lambda trials: tried.extend(_try_all(trials, choice)))
+    if record:
+        record_killers(tried)
     _summarize(chosen, tried)
 
 
@@ -52,22 +70,49 @@ def _shard(mutants: list[BehaviourMutant], shard: str) -> list[BehaviourMutant]:
 CONSOLE = Console(highlight=False, markup=False, soft_wrap=True)
 
 
-def _try_all(
-    trials: MutantTrials, chosen: list[BehaviourMutant], shard: str, limit_s: float, again: bool, only_areas: bool
-) -> list[Trial]:
-    lines = trace(trials, FOLDER / "lines.json")
-    results, suite = Results(FOLDER / f"trials-{shard.replace('/', '-')}.ndjson"), suite_digest()
-    judge = Judge(trials, lines, results, suite, limit_s, only_areas=only_areas)
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a run does: the mutants of this shard, and the options."""
+
+    mutants: list[BehaviourMutant]
+    shard: str
+    limit_s: float
+    only_areas: bool
+    again: bool
+    tracing: bool
+    recorded: bool
+
+
+def _try_all(trials: MutantTrials, choice: Choice) -> list[Trial]:
+    path = FOLDER / "lines.json"
+    lines = trace(trials, path) if choice.tracing and not choice.recorded else LinesFile.read(path).only(trials.items)
+    results, suite = Results(FOLDER / f"trials-{choice.shard.replace('/', '-')}.ndjson"), suite_digest()
+    judge = Judge(trials, lines, results, suite, choice.limit_s, only_areas=choice.only_areas)
     known, found = equivalents(), []
-    for mutant in chosen:
-        if reason_of(mutant, known):
-            continue
-        trial = results.known(mutant.key, suite) or (None if again else _dead_before(results, mutant.key))
+    chosen = [mutant for mutant in choice.mutants if not reason_of(mutant, known)]
+    if choice.recorded:
+        return try_recorded(trials, judge, chosen)
+    # Those that were never tried come first: an interrupted run says more.
+    for mutant in sorted(chosen, key=lambda mutant: results.has_tried(mutant.key)):
+        trial = results.known(mutant.key, suite) or (None if choice.again else _dead_before(results, mutant.key))
         if trial is None:
             trial = judge.try_mutant(mutant)
             results.add(trial)
             _show(trial)
         found.append(trial)
+    return found
+
+
+def try_recorded(trials: MutantTrials, judge: Judge, mutants: list[BehaviourMutant]) -> list[Trial]:
+    """Run for each mutant the case that killed it, after all these cases have passed on a correct broker."""
+    killers = read_killers()
+    failure = control(trials, {killers[mutant.name] for mutant in mutants if mutant.name in killers})
+    if failure:
+        raise UsageError(f"a case fails on a broker without a mutant, so that it can judge none: {failure}")
+    found = []
+    for mutant in mutants:
+        found.append(judge.try_killer(mutant))
+        _show(found[-1])
     return found
 
 

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +38,7 @@ class CaseLines(msgspec.Struct):
     lines: dict[str, list[int]]
     is_slow: bool = False
     is_supported: bool = True
+    stops_brokers: bool = False
 
     def of(self, module: str) -> frozenset[int]:
         return frozenset(self.lines.get(module, ()))
@@ -56,6 +57,10 @@ class LinesFile(msgspec.Struct):
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.encode(self))
+
+    def only(self, cases: Container[str]) -> "LinesFile":
+        """Return what is known of these cases."""
+        return LinesFile({case: found for case, found in self.cases.items() if case in cases}, self.start)
 
     def lacks(self, case: str, item: pytest.Item) -> bool:
         return case not in self.cases or self.cases[case].source != source_hash(item)

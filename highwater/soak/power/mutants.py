@@ -5,6 +5,7 @@ import hashlib
 import random
 import tomllib
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -27,12 +28,22 @@ WITHOUT_BEHAVIOUR: Final = {
 """Modules of traces for the specifications and of interfaces, whose mutants no client can see."""
 
 
+class Need(StrEnum):
+    """What a client needs to see the effect of a mutant."""
+
+    ONE_BROKER = "one broker"
+    BROKERS = "several brokers"
+    RESTART = "restart"
+    FAILOVER = "failover"
+
+
 class BehaviourMutant(msgspec.Struct, frozen=True):
     """A mutant of the broker; `effect` is what a client sees, empty for a generated one."""
 
     mutant: Mutant
     name: str
     effect: str = ""
+    needs: Need = Need.ONE_BROKER
 
     @property
     def key(self) -> str:
@@ -93,8 +104,7 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     old: str
     new: str
     effect: str
-    area: str = ""
-    needs: str = ""
+    needs: Need = Need.ONE_BROKER
 
 
 def written(path: Path = WRITTEN) -> list[BehaviourMutant]:
@@ -118,7 +128,7 @@ def _from_file(entry: _Written, path: Path) -> BehaviourMutant:
     except SyntaxError as error:
         raise UsageError(f"mutant {entry.name!r} is no Python: {error}", where=str(path)) from error
     mutant = with_mutation(module.__name__, source, mutated)
-    return BehaviourMutant(mutant, entry.name, entry.effect)
+    return BehaviourMutant(mutant, entry.name, entry.effect, entry.needs)
 
 
 class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -26,6 +26,7 @@ REFERENCE: Final = re.compile(r"highwater\.reference\..*")
 CORE: Final = re.compile(r"highwater\.reference\.(?!wire\b).*")
 """All of the broker without its codecs, which import nothing of it and take longest to import."""
 READY_TIMEOUT_S: Final = 10.0
+TRACED_STOP_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.005
 NodeMain = Callable[[], None]
 
@@ -138,6 +139,13 @@ class ForkedCluster(Cluster):
             raise
         return self
 
+    def stop_slowly(self) -> None:
+        """Stop all nodes and wait until each has written what it executed, which may take longer than a shutdown."""
+        for name in self.nodes.started():
+            self.nodes.signal(name, signal.SIGTERM)
+        for name in self.nodes.started():
+            self.nodes.stop(name, TRACED_STOP_TIMEOUT_S)
+
     def end(self) -> None:
         """Kill all nodes; their data is of no use."""
         for name in self.nodes.started():
@@ -182,7 +190,7 @@ class MutantTarget:
         self.cluster.start(str(node))
 
     def stop_node(self, node: int | str) -> None:
-        self.cluster.stop(str(node))
+        self.cluster.nodes.stop(str(node), TRACED_STOP_TIMEOUT_S)
 
     def kill_node(self, node: int | str) -> None:
         self.cluster.kill(str(node))

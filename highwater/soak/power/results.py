@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -10,8 +10,10 @@ from typing import Final
 import msgspec
 
 from highwater.conformance.runner import CASES
+from highwater.results import write_json
 
 FOLDER: Final = Path("results") / "power"
+KILLERS: Final = Path(__file__).parent / "killers.json"
 
 
 class Outcome(StrEnum):
@@ -42,7 +44,30 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     cases: int = 0
     candidates: int = 0
+    brokers: int = 0
     seconds: float = 0.0
+
+
+class Killer(msgspec.Struct, frozen=True, order=True):
+    """The case that killed a mutant, and the number of brokers on which it did."""
+
+    case: str
+    brokers: int
+
+
+def read_killers(path: Path = KILLERS) -> dict[str, Killer]:
+    """Return by name of a mutant the case that killed it when the score was last measured."""
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Killer]) if path.exists() else {}
+
+
+def record_killers(trials: Iterable[Trial], path: Path = KILLERS) -> None:
+    """Write who killed these mutants to the file, beside what it has of other mutants."""
+    found = read_killers(path)
+    for trial in trials:
+        found.pop(trial.name, None)
+        if trial.outcome is Outcome.KILLED:
+            found[trial.name] = Killer(trial.killer, trial.brokers)
+    write_json(path, dict(sorted(found.items())))
 
 
 def suite_digest() -> str:
@@ -54,12 +79,17 @@ def suite_digest() -> str:
 
 
 class Results:
-    """The trials so far, appended to a file as they come, so that an interrupted run continues."""
+    """The trials so far, appended to a file as they come, so that an interrupted run continues.
+
+    Those of all shards are read from the files beside it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        lines = [
+            line for shard in sorted(path.parent.glob("trials*.ndjson")) for line in shard.read_bytes().splitlines()
+        ]
         self.trials = [msgspec.json.decode(line, type=Trial) for line in lines]
 
     def add(self, trial: Trial) -> None:
@@ -73,6 +103,10 @@ class Results:
             if (trial.key, trial.suite) == (key, suite) and trial.outcome is not Outcome.UNFINISHED:
                 return trial
         return None
+
+    def has_tried(self, key: str) -> bool:
+        """Return whether there is any trial of a mutant."""
+        return any(trial.key == key for trial in self.trials)
 
     def kills_near(self, module: str, line: int) -> Mapping[str, float]:
         """Return by case how often it killed mutants of a module, near kills with more weight."""

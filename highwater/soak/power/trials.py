@@ -2,16 +2,17 @@
 
     pytest.main([...], plugins=[MutantTrials(...)])
 
-For a mutant the cases that execute its line are run in the order in which they are likely to kill it: those that killed
-a mutant of the same module, those of the areas of its package, quick ones first; on one broker; on three brokers those
-that need more than one; then those that wait or stop brokers. A case kills if it fails twice, the second time with a
-longer limit of every wait. A trial has a limit of time; one beyond it is unfinished.
+For a mutant the cases that execute its line are run in the order in which they may kill it: those of the areas of its
+package, that killed a mutant nearby, or share words with this one (`relevance`). The first
+of these run on one broker, the first that wait or stop brokers on three, then all others.
+A case kills if it fails twice, the second time on a new cluster and with a longer limit of every wait. A trial has a
+limit of time, beyond which it is unfinished.
 """
 
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -29,16 +30,19 @@ from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
 from highwater.errors import UsageError
 from highwater.soak.mutation import Mutant
 from highwater.soak.power.lines import CaseLines, LinesFile, Tracer, may_notice, source_hash, without_repetitions
-from highwater.soak.power.mutants import BehaviourMutant
-from highwater.soak.power.nodes import MutantTarget, start_error
-from highwater.soak.power.results import Outcome, Results, Trial
+from highwater.soak.power.mutants import BehaviourMutant, Need
+from highwater.soak.power.nodes import MutantTarget, nothing_to_prepare, start_error
+from highwater.soak.power.relevance import Relevance
+from highwater.soak.power.results import Killer, Outcome, Results, Trial, read_killers
 
 SIZES: Final = (1, 3)
 FIRST_WAIT: Final = (1.5, 4.0)
 SECOND_WAIT: Final = (4.0, 10.0)
+UNKNOWN_S: Final = 2.0
+Stages = list[tuple[int, list[str]]]
 """Limit of each wait: so many seconds, and so many times what the case takes on a correct broker."""
 AREAS: Final[dict[str, tuple[str, ...]]] = {
-    "replication": ("PRD", "FET", "LST", "IDM"), "groups": ("GRP", "OFF"), "transactions": ("TXN", "IDM"),
+    "replication": ("PRD", "FET", "LST", "IDM", "REP"), "groups": ("GRP", "OFF"), "transactions": ("TXN", "IDM"),
     "storage": ("PRD", "LST", "FET", "IDM", "TXN"), "controller": ("ADM", "MD"), "admin": ("ADM",),
     "security": ("SEC",), "configuration": ("ADM",), "wire": ("API", "FRM", "PRD"),
 }  # fmt: skip
@@ -46,7 +50,9 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
 ALLOWED: Final = frozenset({CaseVerdict.PASS, CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE})
 REPLICATED: Final = frozenset({"ADM", "MD", "replication", "controller"})
 """Areas and packages whose cases run on three brokers too, after they passed on one; the others if they need three."""
-TRACED_AT_ONCE: Final = 150
+LIKELY_QUICK, LIKELY_SLOW = 40, 5
+"""So many of the likely killers run first, before all others."""
+TRACED_AT_ONCE: Final = 100
 
 
 class MutantTrials:
@@ -73,16 +79,29 @@ class MutantTrials:
     @contextmanager
     def target(self, size: int, mutant: Mutant | None, tracer: Tracer | None = None) -> Iterator[MutantTarget]:
         """Start a cluster for the cases; raises UsageError or TargetFailure if it does not start."""
-        target = MutantTarget(size, mutant, tracer.prepare) if tracer else MutantTarget(size, mutant)
+        prepare = tracer.prepare if tracer else nothing_to_prepare
+        try:
+            target = MutantTarget(size, mutant, prepare)
+        except UsageError:  # a busy machine; a mutant that cannot start does not start again either
+            target = MutantTarget(size, mutant, prepare)
+        outer = self._config.stash.get(TARGET, None)
         try:
             self._config.stash[TARGET] = target
             self._config.stash[ADVERTISED_VERSIONS] = advertised_versions(target.bootstrap.split(",")[0])
             yield target
         finally:
-            del self._config.stash[TARGET]
+            if outer is None:
+                del self._config.stash[TARGET]
+            else:
+                self._config.stash[TARGET] = outer
             if tracer:
-                target.cluster.stop_all()
+                target.cluster.stop_slowly()
             target.close()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Without a limit: a broker that is not back when its case ends would fail the next case."""
+        self._wait_limit.max_s = math.inf
 
     def run(self, case: str, wait_s: float = math.inf) -> CaseResult:
         """Run a case on the cluster with a limit of every wait."""
@@ -134,8 +153,7 @@ def is_slow(item: pytest.Item) -> bool:
 
 def trace(trials: MutantTrials, path: Path) -> LinesFile:
     """Return the lines of all cases on a correct cluster; only cases that are not yet in the file are run."""
-    known = LinesFile.read(path)
-    known.cases = {case: found for case, found in known.cases.items() if case in trials.items}
+    known = LinesFile.read(path).only(trials.items)
     missing = [case for case, item in trials.items.items() if known.lacks(case, item)]
     missing.sort(key=lambda case: is_slow(trials.items[case]))
     for first in range(0, len(missing), TRACED_AT_ONCE):
@@ -163,7 +181,9 @@ def _trace_some(trials: MutantTrials, cases: Sequence[str], known: LinesFile) ->
             continue
         known.cases[case] = CaseLines(
             source=source_hash(trials.items[case]), seconds=result.seconds, lines=lines.get(case, {}),
-            is_slow=is_slow(trials.items[case]), is_supported=result.verdict is CaseVerdict.PASS,
+            is_slow=is_slow(trials.items[case]),
+            stops_brokers=trials.items[case].get_closest_marker("cluster_fault") is not None,
+            is_supported=result.verdict is CaseVerdict.PASS,
         )  # fmt: skip
 
 
@@ -179,40 +199,63 @@ class Judge:
     ) -> None:  # fmt: skip
         self._trials, self._lines, self._results, self._suite = trials, lines, results, suite
         self._limit_s, self._only_areas = limit_s, only_areas
+        self._killers, self._relevance = read_killers(), Relevance(trials.items)
 
     def stages(self, mutant: BehaviourMutant) -> list[tuple[int, list[str]]]:
         """Return sizes of clusters, each with the cases to run there; quick cases first."""
         module = mutant.mutant.module
         cases = {
             case: (parameters_of(self._trials.items[case]), self._lines.cases[case].of(module))
-            for case in sorted(may_notice(self._lines, module, mutant.lines()))
+            for case in sorted(self._may_notice(mutant))
             if self._lines.cases[case].is_supported and self._concerns(mutant, case)
         }
         kept = self._in_order(mutant, without_repetitions(cases))
         quick = [case for case in kept if not self._lines.cases[case].is_slow]
         slow = [case for case in kept if self._lines.cases[case].is_slow]
-        return [stage for stage in ((SIZES[0], quick), (SIZES[-1], quick), (SIZES[-1], slow)) if stage[1]]
+        one, three = SIZES
+        likely = [(one, quick[:LIKELY_QUICK]), (three, slow[:LIKELY_SLOW])]
+        rest = [(one, quick[LIKELY_QUICK:]), (three, quick), (three, slow[LIKELY_SLOW:])]
+        order = [*likely, *rest] if mutant.needs is Need.ONE_BROKER else [(three, slow), (three, quick)]
+        return [stage for stage in order if stage[1]]
+
+    def _may_notice(self, mutant: BehaviourMutant) -> set[str]:
+        """Return the cases that execute the changed line, and for what only a restart executes those that stop brokers.
+
+        What a node executes while it loads its logs is not recorded for the case that restarted it.
+        """
+        direct = may_notice(self._lines, mutant.mutant.module, mutant.lines())
+        if direct and mutant.needs not in {Need.RESTART, Need.FAILOVER}:
+            return direct
+        return direct | {case for case, found in self._lines.cases.items() if found.stops_brokers or found.is_slow}
 
     def _concerns(self, mutant: BehaviourMutant, case: str) -> bool:
         return not self._only_areas or case.partition("-")[0] in _areas(mutant)
 
     def _in_order(self, mutant: BehaviourMutant, cases: list[str]) -> list[str]:
-        areas, known = _areas(mutant), self._lines.cases
+        """Return the cases with the likely killers first; the recorded killer is the first."""
+        areas, killer = _areas(mutant), self._killers.get(mutant.name)
         kills = self._results.kills_near(mutant.mutant.module, mutant.mutant.line)
+        relevance = self._relevance.of(mutant)
 
-        def rank(case: str) -> tuple[float, bool, float]:
-            return -kills.get(case, 0.0), case.partition("-")[0] not in areas, known[case].seconds
+        def rank(case: str) -> tuple[bool, float]:
+            likely = kills.get(case, 0.0) + relevance[case] + (case.partition("-")[0] in areas)
+            return killer is None or killer.case != case, -likely
 
         return sorted(cases, key=rank)
 
-    def try_mutant(self, mutant: BehaviourMutant) -> Trial:
-        """Run the cases until one kills the mutant."""
-        start, ran, flaky = time.monotonic(), 0, ""
-        stages, passed = self.stages(mutant), set[str]()
+    def try_killer(self, mutant: BehaviourMutant) -> Trial:
+        """Run only the case that killed the mutant before; without one the mutant survives."""
+        killer = self._killers.get(mutant.name)
+        return self.try_mutant(mutant, [(killer.brokers, [killer.case])] if killer else [])
+
+    def try_mutant(self, mutant: BehaviourMutant, stages: Stages | None = None) -> Trial:
+        """Run the cases until one kills the mutant; `stages` instead of those that execute its line."""
+        start, ran, flaky, size = time.monotonic(), 0, "", 0
+        stages, passed = self.stages(mutant) if stages is None else stages, set[str]()
         candidates = len({case for _, cases in stages for case in cases})
 
         def ended(outcome: Outcome, killer: str = "", message: str = "") -> Trial:
-            return self._trial(mutant, outcome, killer, message, ran, candidates, time.monotonic() - start)
+            return self._trial(mutant, outcome, killer, message, ran, candidates, size, time.monotonic() - start)
 
         for size, cases in stages:
             try:
@@ -227,7 +270,9 @@ class Judge:
                         if first.verdict in ALLOWED:
                             passed |= {case} if first.verdict is CaseVerdict.PASS else set()
                             continue
-                        second = self._run(case, SECOND_WAIT)
+                        # On another cluster: the first may lack a broker that an earlier case stopped.
+                        with self._trials.target(size, mutant.mutant):
+                            second = self._run(case, SECOND_WAIT)
                         if first.verdict in BROKEN and second.verdict in BROKEN:
                             return ended(Outcome.KILLED, case, second.message)
                         flaky = f"{case}: {first.verdict}, then {second.verdict}: {first.message}"
@@ -237,17 +282,18 @@ class Judge:
         return ended(Outcome.SURVIVED, message=flaky)
 
     def _run(self, case: str, wait: Sequence[float]) -> CaseResult:
-        return self._trials.run(case, wait[0] + wait[1] * self._lines.cases[case].seconds)
+        known = self._lines.cases.get(case)
+        return self._trials.run(case, wait[0] + wait[1] * (known.seconds if known else UNKNOWN_S))
 
     def _trial(
         self, mutant: BehaviourMutant, outcome: Outcome, killer: str, message: str, ran: int, candidates: int,
-        seconds: float,
+        brokers: int, seconds: float,
     ) -> Trial:  # fmt: skip
         module, before, after = mutant.identity
         return Trial(
             key=mutant.key, suite=self._suite, name=mutant.name, module=module, line=mutant.mutant.line,
             before=before, after=after, effect=mutant.effect, outcome=outcome, killer=killer, message=message,
-            cases=ran, candidates=candidates, seconds=round(seconds, 1),
+            cases=ran, candidates=candidates, brokers=brokers, seconds=round(seconds, 1),
         )  # fmt: skip
 
 
@@ -257,3 +303,20 @@ def _areas(mutant: BehaviourMutant) -> tuple[str, ...]:
 
 def _uses_replicas(mutant: BehaviourMutant, case: str) -> bool:
     return bool(REPLICATED & {mutant.mutant.module.split(".")[2], case.partition("-")[0]})
+
+
+def control(trials: MutantTrials, killers: Collection[Killer]) -> str:
+    """Return which of these cases fails on a correct broker, and how; empty if all pass."""
+    for size in SIZES:
+        cases = {killer.case for killer in killers if killer.brokers == size}
+        if not cases:
+            continue
+        with trials.target(size, None):
+            for case in sorted(cases, key=lambda case: is_slow(trials.items[case])):
+                for _ in range(2):  # a busy machine
+                    result = trials.run(case)
+                    if result.verdict in ALLOWED:
+                        break
+                else:
+                    return f"{case}: {result.message}"
+    return ""
