@@ -6,12 +6,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import typer
 from typer.main import get_command
 
 from highwater.command_line import application
 from highwater.conformance.connection import access_of
 from highwater.conformance.targets.commands import read_cluster_file
 from highwater.conformance.verdicts import CaseVerdict, Expectation
+from highwater.soak.power.__main__ import soak
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "conformance").iterdir())
 README = next(page for page in PAGES if page.name == "README.md")
@@ -51,6 +53,10 @@ def test_every_verdict_is_explained() -> None:
 def test_the_options_exist(page: Path) -> None:
     commands = get_command(application("conform", "diff")).commands  # type: ignore[attr-defined]
     known = {option for name in ("conform", "diff") for parameter in commands[name].params for option in parameter.opts}
+    if page.name == "power.md":
+        power = typer.Typer()
+        power.command()(soak)
+        known |= {option for parameter in get_command(power).params for option in parameter.opts}
     reported = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
     reported -= {option for option in reported if option.startswith("--hw-")}
     assert reported - known - OF_OTHERS == set()
