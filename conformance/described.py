@@ -21,6 +21,8 @@ NAMES: Final = {
         "transaction.abort.timed.out.transaction.cleanup.interval.ms"
     ),
     "transaction_max_timeout_ms": "transaction.max.timeout.ms",
+    "offsets_retention_check_interval_ms": "offsets.retention.check.interval.ms",
+    "replica_selector_class": "replica.selector.class",
     "auto_create_topics_enable": "auto.create.topics.enable",
 }
 """The settings that cases rely on, with their names in Apache Kafka."""

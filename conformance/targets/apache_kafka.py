@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
-from highwater.conformance.targets.commands import QUICK_SETTINGS
+from highwater.conformance.targets.commands import QUICK_SETTINGS, rack_of
 from highwater.conformance.targets.discovery import restart_dead, wait_for_group_coordinator, wait_until_complete
 from highwater.errors import UsageError
 from highwater.ports import Ports
@@ -25,6 +25,7 @@ TOOL_TIMEOUT_S: Final = 60.0
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 ZOOKEEPER_NODE: Final = "zookeeper"
 KRAFT_SINCE: Final = (3, 3)
+RACK_SELECTOR_SINCE: Final = (2, 4)  # KIP-392
 SCRAM_USERS_SINCE: Final = (3, 5)  # the storage tool can create SCRAM users since KIP-900
 PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"
 JAVA_FLAGS: Final = (
@@ -186,7 +187,10 @@ class ApacheKafka:
     def _broker(self, node: int) -> dict[str, object]:
         quick = {name.replace("_", "."): value for name, value in QUICK_SETTINGS.items()}
         replicas = dict.fromkeys(REPLICATED, min(len(self.addresses), 3))
-        return {**SMALL, **quick, **replicas, "log.dirs": self.folder / f"{node}-data"}
+        place: dict[str, object] = {"log.dirs": self.folder / f"{node}-data", "broker.rack": rack_of(node)}
+        if release_number(self.version) >= RACK_SELECTOR_SINCE:
+            place["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+        return {**SMALL, **quick, **replicas, **place}
 
     def _kraft_role(self, number: int) -> dict[str, object]:
         brokers = len(self.addresses)

@@ -149,5 +149,11 @@ QUICK_SETTINGS: Final[Mapping[str, int]] = {
     "offset_metadata_max_bytes": 4_096,
     "transaction_max_timeout_ms": 900_000,
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1_000,
+    "offsets_retention_check_interval_ms": 500,
 }
 """Settings of launched brokers, which make timeouts expire within seconds; Kafka's names with underscores."""
+
+
+def rack_of(node: int) -> str:
+    """Return the rack of a launched broker: two racks, so that brokers of one rack and of another one exist."""
+    return f"rack-{node % 2}"

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
-from highwater.conformance.targets.commands import QUICK_SETTINGS
+from highwater.conformance.targets.commands import QUICK_SETTINGS, rack_of
 from highwater.conformance.targets.discovery import restart_dead
 from highwater.errors import UsageError
 
@@ -148,7 +148,8 @@ class ReferenceTarget(ReferenceCluster):
         hidden: Mapping[str, object] | None = None, node_program: Sequence[str] = NODE_PROGRAM,
     ) -> None:  # fmt: skip
         """Start the cluster; `hidden` settings are applied, but not reported in `settings`."""
-        settings = {**self.settings, **(hidden or {})}
+        racks = {f"{node}.broker_rack": rack_of(node) for node in range(1, brokers + 1)}
+        settings = {**self.settings, **racks, "replica_selector": "rack_aware", **(hidden or {})}
         super().__init__(
             brokers, guards_off=guards_off, truncation=truncation, settings=settings, node_program=node_program
         )
