@@ -2,6 +2,7 @@
 
     highwater conform apache-kafka:4.3.1:3 --json > run.json
     python -m highwater.conformance.calibrate run.json...
+    python -m highwater.conformance.calibrate --add run.json     # a run with --clause: keep the other clauses
 
 A clause may be a MUST only if it held on a release of Apache Kafka of its era and no such release broke it.
 """
@@ -22,6 +23,7 @@ from highwater.errors import UsageError
 
 CALIBRATION: Final = Path(__file__).with_name("calibration.toml")
 APACHE_KAFKA: Final = "apache-kafka"
+ADD: Final = "--add"
 HEAD: Final = """\
 # The releases of Apache Kafka on which each clause was observed to hold or to be broken.
 # Written by `python -m highwater.conformance.calibrate`. `runs` lists the finalised feature levels and broker counts.
@@ -66,21 +68,27 @@ def observe_clauses(cases: Iterable[CaseResult]) -> dict[str, Observation]:
     return observations
 
 
-def merge_reports(before: Calibration, reports: Iterable[Report]) -> Calibration:
-    """Merge reports into a calibration; a new run of a release replaces the earlier one."""
+def merge_reports(before: Calibration, reports: Iterable[Report], *, add: bool = False) -> Calibration:
+    """Merge reports into a calibration; a new run of a release replaces the earlier one.
+
+    With `add` it replaces only what was observed of the clauses that it covers, and `runs` keeps the earlier run.
+    """
     runs = dict(before.runs)
     by_release: dict[str, Mapping[str, Observation]] = {}
+    covered: dict[str, set[str]] = {}
     for report in reports:
         for target in report.targets:
             release = _release(target)
-            runs[release] = Run(
+            run = Run(
                 target=target.target, started=report.run.started, suite=report.run.suite, features=target.features
             )
+            runs[release] = runs.get(release, run) if add else run
+            covered[release] = {case.clause for case in target.cases} if add else {*before.held, *before.broken}
             by_release[release] = observe_clauses(target.cases)
     return Calibration(
         runs=dict(sorted(runs.items())),
-        held=_merged(before.held, by_release, "held"),
-        broken=_merged(before.broken, by_release, "broken"),
+        held=_merged(_without(before.held, covered), by_release, "held"),
+        broken=_merged(_without(before.broken, covered), by_release, "broken"),
     )
 
 
@@ -90,13 +98,18 @@ def _release(target: TargetReport) -> str:
     return target.version
 
 
-def _merged(
-    before: Mapping[str, list[str]], by_release: Mapping[str, Mapping[str, Observation]], kind: Observation
-) -> dict[str, list[str]]:
-    merged = {
-        clause: {release_name for release_name in releases if release_name not in by_release}
-        for clause, releases in before.items()
+def _without(rows: Mapping[str, list[str]], covered: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Return the observations without those of the clauses that a new run covers, by release."""
+    return {
+        clause: {release for release in releases if clause not in covered.get(release, ())}
+        for clause, releases in rows.items()
     }
+
+
+def _merged(
+    kept: Mapping[str, set[str]], by_release: Mapping[str, Mapping[str, Observation]], kind: Observation
+) -> dict[str, list[str]]:
+    merged = {clause: set(releases) for clause, releases in kept.items()}
     for release, observations in by_release.items():
         for clause, verdict in observations.items():
             if verdict == kind:
@@ -129,8 +142,9 @@ def write_calibration(found: Calibration, path: Path = CALIBRATION) -> None:
 
 
 def main() -> None:
-    reports = [read_report(Path(name)) for name in sys.argv[1:]]
-    write_calibration(found := merge_reports(read_calibration(), reports))
+    names = [name for name in sys.argv[1:] if name != ADD]
+    reports = [read_report(Path(name)) for name in names]
+    write_calibration(found := merge_reports(read_calibration(), reports, add=ADD in sys.argv[1:]))
     print(f"{len(found.held)} clauses held, {len(found.broken)} broken, on {', '.join(found.runs)}")
 
 

@@ -75,6 +75,16 @@ def test_a_new_run_replaces_the_earlier_run_of_its_release_only(tmp_path: Path) 
     assert read_calibration(path) == second
 
 
+def test_a_run_of_some_clauses_can_be_added_to_the_earlier_run() -> None:
+    whole = run("apache-kafka:3", "4.3.1", case("FRM-10", PASS), case("FRM-2", PASS), case("FRM-3", FAIL))
+    first = merge_reports(Calibration(), [whole])
+    some = run("apache-kafka", "4.3.1", case("FRM-2", FAIL), case("FRM-3", PASS), case("FRM-4", PASS))
+    second = merge_reports(first, [some], add=True)
+    assert second.held == {"FRM-3": ["4.3.1"], "FRM-4": ["4.3.1"], "FRM-10": ["4.3.1"]}
+    assert second.broken == {"FRM-2": ["4.3.1"]}
+    assert second.runs == first.runs
+
+
 def test_only_apache_kafka_calibrates() -> None:
     with pytest.raises(UsageError, match="not a run on Apache Kafka"):
         merge_reports(Calibration(), [run("kfake", "1", case("FRM-1", PASS))])

@@ -1,11 +1,12 @@
 """Delete expired offsets, and groups that have neither members nor offsets.
 
 The offset of a subscribed topic expires `offsets.retention.minutes` after the group became Empty (KIP-211).  An offset
-of a standalone consumer, or of a topic without subscribers, expires that long after its commit.
+of a standalone consumer, or of a topic without subscribers, expires that long after its commit. An offset that was
+committed with a retention of its own (OffsetCommit 2 to 4) expires when that has passed.
 """
 
 from highwater.reference.context import Context
-from highwater.reference.groups.group import Group, GroupState
+from highwater.reference.groups.group import CommittedOffset, Group, GroupState
 from highwater.reference.groups.offsets import CONSUMER_PROTOCOL, subscribed_topics
 from highwater.reference.groups.store import GroupStore
 from highwater.reference.procedures import spawn
@@ -41,7 +42,7 @@ class GroupExpiry:
 
     async def _expire(self, group: Group) -> None:
         retention_ms = self._context.config.offsets_retention_minutes * MS_PER_MINUTE
-        expired = expired_offsets(group, self._context.now.wall_ms - retention_ms)
+        expired = expired_offsets(group, self._context.now.wall_ms, retention_ms)
         empty = group.state is GroupState.EMPTY and not group.pending_offsets
         if empty and len(expired) == len(group.offsets):
             await self._store.delete_group(group)
@@ -49,17 +50,27 @@ class GroupExpiry:
             await self._store.delete_offsets(group, expired)
 
 
-def expired_offsets(group: Group, oldest_ms: int) -> list[tuple[str, int]]:
-    """Return the keys of offsets that expire, except those that an open transaction may change.
+def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[tuple[str, int]]:
+    """Return the keys of offsets that expired before `now_ms` (wall clock), except those of open transactions."""
+    return [
+        key
+        for key in _unsubscribed(group)
+        if _expiry_ms(group, group.offsets[key], retention_ms) <= now_ms and not group.is_unstable(key)
+    ]
 
-    An offset expires if its retention began at or before `oldest_ms` (wall clock).
-    """
-    if group.state is GroupState.EMPTY and group.protocol_type and group.state_timestamp >= 0:
-        expired = list(group.offsets) if group.state_timestamp <= oldest_ms else []
-    else:
-        expired = [key for key, committed in group.offsets.items() if committed.commit_timestamp <= oldest_ms]
-        if group.state is not GroupState.EMPTY:
-            is_stable_consumer = group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL
-            subscribed = subscribed_topics(group)
-            expired = [key for key in expired if is_stable_consumer and key[0] not in subscribed]
-    return [key for key in expired if not group.is_unstable(key)]
+
+def _unsubscribed(group: Group) -> list[tuple[str, int]]:
+    """Return the offsets that may expire: of an empty group all, of a stable one those that no member subscribes to."""
+    if group.state is GroupState.EMPTY:
+        return list(group.offsets)
+    if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER_PROTOCOL:
+        return []
+    subscribed = subscribed_topics(group)
+    return [key for key in group.offsets if key[0] not in subscribed]
+
+
+def _expiry_ms(group: Group, committed: CommittedOffset, retention_ms: int) -> int:
+    if committed.expire_timestamp >= 0:
+        return committed.expire_timestamp
+    emptied = group.state is GroupState.EMPTY and group.protocol_type and group.state_timestamp >= 0
+    return (group.state_timestamp if emptied else committed.commit_timestamp) + retention_ms

@@ -71,12 +71,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A committed offset; `commit_timestamp` is in wall clock milliseconds."""
+    """A committed offset; times in wall clock milliseconds, `expire_timestamp` -1 without a retention of its own."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp: int = -1
+    expire_timestamp: int = -1
 
 
 @dataclass(slots=True)

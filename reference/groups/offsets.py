@@ -76,7 +76,12 @@ class OffsetsCoordinator:
                 metadata = partition.committed_metadata or ""
                 errors[key] = self.check_partition(key, metadata) if error is ErrorCode.NONE else error
                 if errors[key] is ErrorCode.NONE:
-                    valid[key] = CommittedOffset(partition.committed_offset, partition.committed_leader_epoch, metadata)
+                    valid[key] = CommittedOffset(
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        metadata,
+                        expire_timestamp=self._expire_timestamp(body.retention_time_ms),
+                    )
         if valid:
             written = await self._store.save_offsets(body.group_id, valid)
             errors.update(dict.fromkeys(valid, written))
@@ -95,6 +100,10 @@ class OffsetsCoordinator:
                 for topic in body.topics
             )
         )
+
+    def _expire_timestamp(self, retention_ms: int) -> int:
+        """Return the expiry time of an offset with a retention of its own (OffsetCommit 2 to 4), else -1."""
+        return -1 if retention_ms < 0 else self._context.now.wall_ms + retention_ms
 
     def check_partition(self, key: tuple[str, int], metadata: str) -> ErrorCode:
         """Return NONE if the partition exists and the metadata is not too large."""

@@ -3,11 +3,13 @@
 from typing import Annotated, Any
 
 from highwater.reference.wire.codec import decode, encode
-from highwater.reference.wire.schema import Bytes, Int32, Int64, String, message, since, struct
+from highwater.reference.wire.schema import Bytes, Int32, Int64, String, message, since, struct, versions
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 VALUE_VERSION = 3
+EXPIRY_VALUE_VERSION = 1
+"""The only version of an offset record with its own expiry time, so that Apache Kafka writes it for those."""
 
 
 @message(versions="0-1")
@@ -23,6 +25,7 @@ class OffsetCommitValue:
     leader_epoch: Annotated[Int32, since(3)] = -1
     metadata: String = ""
     commit_timestamp: Int64 = -1
+    expire_timestamp: Annotated[Int64, versions(1, 1)] = -1
 
 
 @message(versions="2-2")

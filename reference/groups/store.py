@@ -6,6 +6,7 @@ from dataclasses import replace
 from highwater.reference.context import Context
 from highwater.reference.groups.group import CommittedOffset, Group, GroupState, Member
 from highwater.reference.groups.records import (
+    EXPIRY_VALUE_VERSION,
     GROUP_KEY_VERSION,
     OFFSET_KEY_VERSION,
     VALUE_VERSION,
@@ -251,8 +252,9 @@ def _offset_records(group_id: str, offsets: dict[tuple[str, int], CommittedOffse
                     leader_epoch=c.leader_epoch,
                     metadata=c.metadata,
                     commit_timestamp=c.commit_timestamp,
+                    expire_timestamp=c.expire_timestamp,
                 ),
-                VALUE_VERSION,
+                VALUE_VERSION if c.expire_timestamp < 0 else EXPIRY_VALUE_VERSION,
             ),
         )
         for key, c in offsets.items()
@@ -293,7 +295,7 @@ def _replay(groups: dict[str, Group], record: Record, producer_id: int) -> None:
             value = unpack_offset(record.value)
             offsets = group.offsets if producer_id < 0 else group.pending_offsets.setdefault(producer_id, {})
             offsets[key.topic, key.partition] = CommittedOffset(
-                value.offset, value.leader_epoch, value.metadata, value.commit_timestamp
+                value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
             )
     elif isinstance(key, GroupMetadataKey):
         if record.value is None:

@@ -359,6 +359,21 @@ def test_offsets_without_a_group_expire_after_their_commit() -> None:
     assert world.committed() == {}
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
+def test_an_offset_with_a_retention_of_its_own_expires_then(restarted: bool) -> None:
+    world = Coordinator(**QUICK_EXPIRY | {"offsets_retention_minutes": 60})
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    requested = (OffsetCommitRequestTopic(name=TOPIC, partitions=(partition,)),)
+    world.ask(OffsetCommitRequest(group_id=GROUP, retention_time_ms=MINUTE_MS, topics=requested), 4, world.at)
+    if restarted:
+        world.restart()
+    world.run(MINUTE_MS - 10_000)
+    assert world.committed() == {TOPIC: [5]}
+    world.run(15_000)
+    assert world.committed() == {}
+    assert world.state == GroupState.DEAD
+
+
 def test_groups_work_without_the_metadata_store() -> None:
     """Groups are stored only in the log: the coordinator answers while the metadata store is down."""
     world = Coordinator(metadata_store_session_timeout_ms=60_000)
