@@ -10,7 +10,6 @@ from highwater.conformance.cases.support.consumer_members import topic_id
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     create_assigned_topic,
-    partition_of,
     produce_acknowledged,
 )
 from highwater.conformance.cases.topics.test_replicas import reassign
@@ -61,12 +60,7 @@ def move_leader(cluster: Cluster) -> tuple[Topic, Topic]:
     produce_acknowledged(cluster, before, b"v")
     error = reassign(cluster, before.name, (second,), before.partition)
     expect("error code of the reassignment", 0, error)
-
-    def poll() -> Topic | None:
-        found = partition_of(cluster, before.name, before.partition)
-        return found if found.leader_id == second else None
-
-    return before, cluster.eventually(f"broker {second} as the leader", poll, FAILOVER_S)
+    return before, cluster.topic(before.name, partition=before.partition, excluded_leader=first, timeout_s=FAILOVER_S)
 
 
 def expect_leader(cluster: Cluster, reply: Any, answer: Any, topic: Topic) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, only, records_of
+from highwater.conformance.broker import Broker, Topic, batch, expect, records_of
 from highwater.conformance.cases.support.admin import create_error, new_topic
 from highwater.conformance.cluster import Cluster
 from highwater.reference.wire.messages.fetch import FetchRequest
@@ -22,7 +22,7 @@ def create_replicated_topic(cluster: Cluster, **configs: str) -> Topic:
 
 def create_assigned_topic(cluster: Cluster, *assignment: Sequence[int]) -> Topic:
     """Create a topic with these replicas by partition, and return its last partition when it has all replicas."""
-    name, index = cluster.topic_name(), len(assignment) - 1
+    name = cluster.topic_name()
     expect("error code of CreateTopics", 0, create_error(cluster, new_topic(name, -1, -1, assignment=assignment)))
 
     def is_in_sync() -> bool:
@@ -31,16 +31,7 @@ def create_assigned_topic(cluster: Cluster, *assignment: Sequence[int]) -> Topic
         return isr == {number: set(replicas) for number, replicas in enumerate(assignment)}
 
     cluster.eventually(f"all replicas of {name} in sync", is_in_sync, FAILOVER_S)
-    return partition_of(cluster, name, index)
-
-
-def partition_of(cluster: Cluster, name: str, index: int) -> Topic:
-    """Return a partition with its leader and leader epoch, as Metadata has them now."""
-    found = cluster.describe(name)
-    parts = [part for part in found.partitions if part.partition_index == index] if found else []
-    part = only(tuple(parts))
-    expect("there is a leader", True, part.leader_id in cluster.target.addresses)
-    return Topic(name, cluster.target.addresses[part.leader_id], part.leader_id, part.leader_epoch, index)
+    return cluster.topic(name, partition=len(assignment) - 1)
 
 
 def await_isr(cluster: Cluster, topic: Topic, size: int) -> None:
