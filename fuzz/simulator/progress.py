@@ -3,7 +3,8 @@
 from highwater.fuzz.simulator.clients.load import SIDE_TOPIC, Clients
 from highwater.fuzz.simulator.cluster import TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.invariants.all import Invariants
-from highwater.fuzz.simulator.invariants.transactions import committed_batches, torn_transactions, wrong_stable_offsets
+from highwater.fuzz.simulator.invariants.contents import committed_batches
+from highwater.fuzz.simulator.invariants.transactions import torn_transactions, wrong_stable_offsets
 from highwater.reference.controller.cluster import TOPICS, parse_topic
 from highwater.reference.wire.records import decode_records
 

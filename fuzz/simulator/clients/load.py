@@ -44,7 +44,7 @@ So an offset that is committed later, or in a later generation, is greater.
 """
 
 VersionedRequest = tuple[object, int]  # request body, API version
-OnAck = Callable[[int, int, int], None]
+OnAck = Callable[[int, int, bytes], None]
 OnCommitted = Callable[[frozenset[Partition], int], None]
 
 
@@ -76,7 +76,7 @@ class Writer:
         if delivery.error is ErrorCode.NONE:
             self.acked += 1
             if delivery.offset >= 0:
-                self._on_ack(delivery.partition, delivery.offset, self._written)
+                self._on_ack(delivery.partition, delivery.offset, delivery.record[2] or b"")
 
     def start(self, now: Instant) -> list[Effect]:
         return [*self._producer.start(now), SetTimer(WRITE, now.monotonic_ms + self._pause_ms)]

@@ -131,7 +131,7 @@ class Producer(Client):
 
     def __init__(
         self, brokers: list[int], topic: str, partition: int, *, first: int, stride: int, pause_ms: int,
-        on_ack: Callable[[int, int, int], None], leader: int = -1,
+        on_ack: Callable[[int, int, bytes], None], leader: int = -1,
     ) -> None:  # fmt: skip
         super().__init__(brokers)
         self._topic, self._partition = topic, partition
@@ -167,7 +167,7 @@ class Producer(Client):
         response = body.responses[0].partition_responses[0]
         if response.error_code == ErrorCode.NONE:
             self.acked += 1
-            self._on_ack(self._partition, response.base_offset, self._value)
+            self._on_ack(self._partition, response.base_offset, b"%d" % self._value)
             self._set_timer(self._pause_ms)
         else:
             self._leader = -1

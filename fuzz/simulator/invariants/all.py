@@ -5,6 +5,7 @@ from functools import partial
 
 from highwater.fuzz.simulator.clients.load import Clients, Consumer, Observers
 from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
+from highwater.fuzz.simulator.invariants.contents import CommittedContents
 from highwater.fuzz.simulator.invariants.groups import ObservedGroup
 from highwater.fuzz.simulator.invariants.metadata import StoredState
 from highwater.fuzz.simulator.invariants.old_consumers import ObservedOldConsumers
@@ -45,6 +46,7 @@ class Invariants:
                 doubtful,
                 self.situations,
                 self.violated,
+                contents=CommittedContents(f"{TOPIC}-{key[1]}", self.violated) if key[0] == TOPIC else None,
                 compacted=key[0] != TOPIC,
             )
             for key in keys
@@ -67,9 +69,9 @@ class Invariants:
         """What the clients call."""
         return Observers(self.acknowledged, self.committed, self.stored_invalid, self.refused_invalid)
 
-    def acknowledged(self, partition: int, offset: int, value: int) -> None:
-        """Record that a producer received an acknowledgement for this offset."""
-        self.partitions[TOPIC, partition].acknowledged(offset)
+    def acknowledged(self, partition: int, offset: int, value: bytes) -> None:
+        """Record that a producer received an acknowledgement of this value for this offset."""
+        self.partitions[TOPIC, partition].acknowledged(offset, value)
 
     def committed(self, partitions: frozenset[tuple[str, int]], offset: int) -> None:
         """Record that a member received a successful OffsetCommit response."""

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from highwater.fuzz.simulator.clients.load import GENERATION_STEP, GROUP, MEMBER_NUMBERS, Consumer
 from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC, SimulatedCluster
-from highwater.fuzz.simulator.invariants.replication import Violated
-from highwater.fuzz.simulator.invariants.violations import SituationCounts
+from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
 from highwater.reference.broker import Broker
 from highwater.reference.clients.assignors import ASSIGNORS
 from highwater.reference.clients.judge import ownership_conflicts

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from highwater.fuzz.simulator.cluster import SimulatedCluster
-from highwater.fuzz.simulator.invariants.violations import SituationCounts
+from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
 from highwater.reference.controller.cluster import BROKERS, CONTROLLER, CONTROLLER_EPOCH
 from highwater.reference.replication.states import PartitionState, state_path
 
@@ -12,7 +12,6 @@ FENCED_TOO_LONG_MS = 3_000
 """Within this time a controller removes a broker without a session from every ISR."""
 
 Key = tuple[str, int]
-Violated = Callable[[str, str], None]
 
 
 class StoredState:

@@ -2,8 +2,7 @@
 
 from highwater.fuzz.simulator.clients.old_consumers import OLD_TOPIC, PARTITIONS, PATHS, OldConsumers
 from highwater.fuzz.simulator.cluster import SimulatedCluster
-from highwater.fuzz.simulator.invariants.replication import Violated
-from highwater.fuzz.simulator.invariants.violations import SituationCounts
+from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
 from highwater.reference.legacy.consumer import GroupConsumer, Owned
 
 

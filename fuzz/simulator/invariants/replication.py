@@ -1,16 +1,15 @@
 """Invariants of the replicas of one partition: no committed or acknowledged record is lost, and logs agree."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from highwater.fuzz.simulator.invariants.violations import SituationCounts
+from highwater.fuzz.simulator.invariants.contents import CommittedContents
+from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
 from highwater.reference.drivers.simulation.world import Host
 from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.replication.states import PartitionState
 
 Batch = tuple[int, int, int, int]  # base offset, last offset, leader epoch, CRC
-Violated = Callable[[str, str], None]
 ReplicaState = tuple[Any, ...]
 RECENT = 64
 """Number of newest batches that are compared with other replicas; older ones were compared when they were new."""
@@ -43,8 +42,9 @@ class ReplicatedPartition:
 
     def __init__(
         self, brokers: int, min_insync_replicas: int, doubtful: tuple[set[int], set[int]], situations: SituationCounts,
-        violated: Violated, *, compacted: bool = False,
+        violated: Violated, *, contents: CommittedContents | None = None, compacted: bool = False,
     ) -> None:  # fmt: skip
+        self.contents = contents
         self.enough = min(min_insync_replicas, brokers)
         self._unclean, self._unreadable = doubtful
         self._situations, self._violated, self._compacted = situations, violated, compacted
@@ -59,11 +59,13 @@ class ReplicatedPartition:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def acknowledged(self, offset: int) -> None:
-        """Record an acknowledged offset."""
+    def acknowledged(self, offset: int, value: bytes) -> None:
+        """Record an acknowledged offset and the value that was sent."""
         if offset >= self.acknowledged_end:
             self.acknowledged_end = offset + 1
             self._check_eligible("acknowledged", self.acknowledged_end)
+        if self.contents is not None:
+            self.contents.acknowledged(offset, value)
 
     def stored(self, state: PartitionState) -> None:
         """Take the new partition state of the metadata store."""
@@ -162,6 +164,8 @@ class ReplicatedPartition:
             leader.matched += 1
         leader.passed = len(self.committed)
         self.committed_end = leader.high_watermark
+        if self.contents is not None and leader.state is not None:
+            self.contents.commit(leader.state[0])
         holders = sum(self._has_stored(broker_id, self.committed_end) for broker_id in self.replicas)
         if holders < self.enough:
             self._violated(

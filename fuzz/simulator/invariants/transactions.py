@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from highwater.fuzz.simulator.cluster import TOPIC, SimulatedCluster
-from highwater.fuzz.simulator.invariants.replication import Violated
+from highwater.fuzz.simulator.invariants.contents import committed_batches
+from highwater.fuzz.simulator.invariants.violations import Violated
 from highwater.reference.replication.partition import Partition
 from highwater.reference.storage.producer_state import read_marker
-from highwater.reference.wire.records import BatchHeader, batch_headers, decode_records
+from highwater.reference.wire.records import BatchHeader, decode_records
 
 PREFIX = b"txn "
 
@@ -84,16 +85,6 @@ class ObservedTransactions:
         actual = leader.log.producers.last_stable_offset(leader.high_watermark)
         if actual != expected:
             self._violated("LastStableOffset", f"{TOPIC}-{number} returns {actual} instead of {expected}")
-
-
-def committed_batches(replica: Partition, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Yield the batches from `offset` to the high watermark of a replica, each as (header, bytes)."""
-    offset = max(offset, replica.log.log_start_offset)
-    while offset < replica.high_watermark:
-        data = replica.log.read(offset, 1 << 20, replica.high_watermark, at_least_one=True)
-        for position, header in batch_headers(data):
-            yield header, data[position : position + header.size]
-            offset = header.next_offset
 
 
 def committed_values(batches: Iterator[tuple[BatchHeader, bytes]]) -> list[bytes]:

@@ -1,8 +1,12 @@
 """Violations of invariants, and counts of the situations that occurred in a run."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+
+Violated = Callable[[str, str], None]
+"""Reports a violation: the name of the invariant, a message."""
 
 OPERATORS: Final = {
     "AckedSurvives": "IsrCommit, HwTruncation",
@@ -43,6 +47,7 @@ OPERATORS: Final = {
     "TransactionsAreAtomic": "no module: KIP-98, KIP-890",
     "LastStableOffset": "no module: KIP-98",
     "WrittenOnce": "no module: KIP-98",
+    "AckedAreWhatWasSent": "no module: the content behind AckedSurvives",
     "NodeGoesOn": "no module: a node must not raise, whatever it receives or reads",
 }
 """For each invariant the TLA+ modules with an operator of its name."""
