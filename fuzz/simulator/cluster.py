@@ -19,6 +19,7 @@ from highwater.reference.store.metadata_store import MetadataStore
 from highwater.reference.wire.errors import ErrorCode
 
 TOPIC = "t"
+OUTPUT_TOPIC = "out"  # what a consume-transform-produce client writes to
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 UNCLEAN_LEAVES = "UncleanRestartLeavesIsr"
@@ -57,6 +58,9 @@ class Load:
     administrator: bool = False
     deletes: bool = False  # the administrator also creates and deletes the topic `side`
     moves_side: bool = False  # it creates, reassigns and deletes `side` in turn, and sends each request to all brokers
+    readers: int = 0  # assigned consumers, in turn read_uncommitted and read_committed
+    group_readers: int = 0  # members of another group: they read from its committed offsets and commit their positions
+    transforms: str = ""  # a consume-transform-produce client: `classic`, or `v2` for transaction version 2 (KIP-890)
     intruder: bool = False  # a client writes unreadable batches, and records of internal topics
     hurries: bool = False  # it sends each request to all brokers and waits only a quarter of the time
 
@@ -104,6 +108,15 @@ class Settings:
     def clients(self) -> Load:
         """Return the clients of the run: `load`, or two producers if it is None."""
         return self.load or Load()
+
+    @property
+    def internal_topics(self) -> list[str]:
+        """Return the internal topics that the clients use."""
+        load = self.clients
+        return [
+            *([OFFSETS_TOPIC] if load.members or load.group_readers or load.transforms else []),
+            *([TRANSACTIONS_TOPIC] if load.transactional or load.transforms else []),
+        ]
 
     @property
     def replicas(self) -> int:
@@ -159,10 +172,15 @@ class SimulatedCluster:
         if not self.broker_ids:
             return
         settings = self.settings
-        creator = topic_creator(self.broker_ids, TOPIC, settings.partitions, settings.replicas, settings.assigned)
-        self.run_client("client:admin", creator, patience_ms=20_000)
+        self._create("client:admin", TOPIC, settings.partitions, settings.assigned)
+        if settings.clients.transforms:
+            self._create("client:output", OUTPUT_TOPIC, 1, ())
+
+    def _create(self, client: str, topic: str, partitions: int, assigned: tuple[int, ...]) -> None:
+        creator = topic_creator(self.broker_ids, topic, partitions, self.settings.replicas, assigned)
+        self.run_client(client, creator, patience_ms=20_000)
         if not creator.done:
-            raise AssertionError("the simulated cluster did not create its topic within 20 virtual seconds")
+            raise AssertionError(f"the simulated cluster did not create {topic} within 20 virtual seconds")
 
     def run_client(self, name: str, client: RetryingClient, *, patience_ms: int) -> None:
         """Run the client until it is done, but not longer than `patience_ms` of virtual time."""

@@ -9,31 +9,32 @@ Apache Kafka: org.apache.kafka.clients.FetchSessionHandler.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from highwater.reference.replication.partition import Partition
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 Key = tuple[str, int]
+Owner = TypeVar("Owner")
+"""What fetches a partition: the replica of a follower; a consumer has None."""
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = (1 << 31) - 1
 SESSION_ERRORS: Final = {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 
 
-class Sent(NamedTuple):
+class Sent(NamedTuple, Generic[Owner]):
     """The last request for one replica; a replica that was deleted and created again is another one."""
 
-    partition: Partition
+    partition: Owner
     request: FetchPartition
 
 
 @dataclass(slots=True)
-class FetchSessionHandler:
+class FetchSessionHandler(Generic[Owner]):
     """`sent` is what the leader has in its session, or was asked for in the last full request."""
 
-    sent: dict[Key, Sent]
+    sent: dict[Key, Sent[Owner]]
     session_id: int = NO_SESSION
     epoch: int = INITIAL_EPOCH
 
@@ -42,7 +43,9 @@ class FetchSessionHandler:
         """Return whether the next request must name all partitions."""
         return self.epoch == INITIAL_EPOCH
 
-    def complete(self, body: FetchRequest, named: Mapping[Key, Sent], forgotten: Iterable[Key] = ()) -> FetchRequest:
+    def complete(
+        self, body: FetchRequest, named: Mapping[Key, Sent[Owner]], forgotten: Iterable[Key] = ()
+    ) -> FetchRequest:
         """Return a request with the session's id and epoch that names and forgets these partitions."""
         if self.is_full:
             self.sent = {}

@@ -40,7 +40,7 @@ class Fetcher:
         self._context, self._peers, self._purgatory = context, peers, purgatory
         self._leader = leader
         self._partitions: dict[Key, Partition] = {}
-        self._session = FetchSessionHandler({})
+        self._session: FetchSessionHandler[Partition] = FetchSessionHandler({})
         self._changed: dict[Key, bool] = {}
         self._delayed: dict[Key, object] = {}
         self._answered: list[Key] = []
@@ -115,7 +115,7 @@ class Fetcher:
         self._trace_requests(named)
         return request
 
-    def _must_name(self, key: Key, *, must: bool, full: bool) -> Sent | None:
+    def _must_name(self, key: Key, *, must: bool, full: bool) -> Sent[Partition] | None:
         """Return the request for one partition, or None if the leader has it already or need not have it yet."""
         partition = self._partitions.get(key)
         if partition is None or (full and key in self._delayed):
@@ -134,7 +134,7 @@ class Fetcher:
             partition_max_bytes=self._context.config.replica_fetch_max_bytes,
         )
 
-    def _trace_requests(self, named: dict[Key, Sent]) -> None:
+    def _trace_requests(self, named: dict[Key, Sent[Partition]]) -> None:
         """Trace the fetch of each named partition, and of those that the last response has answered.
 
         The others of the session have an earlier fetch in the trace that was not answered yet.
@@ -172,7 +172,7 @@ class Fetcher:
                     if not self._apply(sent.partition, data):
                         self._delay(key)
 
-    def _is_current(self, key: Key, sent: Sent) -> bool:
+    def _is_current(self, key: Key, sent: Sent[Partition]) -> bool:
         partition = sent.partition
         if self._partitions.get(key) is not partition or partition.role is not Role.FOLLOWER:
             return False

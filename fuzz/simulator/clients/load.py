@@ -8,7 +8,9 @@ from typing import Final, TypeVar
 from highwater.fuzz.simulator.clients.intruders import Intruder
 from highwater.fuzz.simulator.clients.old_consumers import OldConsumers
 from highwater.fuzz.simulator.clients.producers import Client, Producer
+from highwater.fuzz.simulator.clients.readers import GroupReader, Reader, ReadObserver
 from highwater.fuzz.simulator.clients.transactions import TransactionalProducer
+from highwater.fuzz.simulator.clients.transformer import Transformer
 from highwater.fuzz.simulator.cluster import TOPIC, Load, SimulatedCluster
 from highwater.reference.clients.application import POLL, Application
 from highwater.reference.clients.assignors import ASSIGNORS
@@ -32,6 +34,8 @@ from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopic
 N = TypeVar("N", bound=Node)
 
 GROUP: Final = "g"
+READER_GROUP: Final = "readers"
+CLASSIC: Final = "classic"
 SIDE_TOPIC: Final = "side"
 WRITE: Final = "write"
 POLLS_A_COMMIT: Final = 4
@@ -53,13 +57,14 @@ class Observers:
     """What the clients of a run call when they see something.
 
     `on_ack(partition, offset, value)` for each record, `on_committed(partitions, offset)` for each commit;
-    `on_stored(what)` and `on_refused()` for what an intruder wrote.
+    `on_stored(what)` and `on_refused()` for what an intruder wrote; `reads` for what consumers see.
     """
 
     on_ack: OnAck
     on_committed: OnCommitted
     on_stored: Callable[[str], None]
     on_refused: Callable[[], None]
+    reads: ReadObserver
 
 
 class Writer:
@@ -199,6 +204,7 @@ class Clients:
 
     writers: list[Producer | Writer | TransactionalProducer] = field(default_factory=list)
     members: dict[str, Consumer] = field(default_factory=dict)
+    readers: dict[str, Reader | GroupReader] = field(default_factory=dict)
     administrator: Administrator | None = None
     old: OldConsumers = field(default_factory=OldConsumers)
 
@@ -221,6 +227,7 @@ class Clients:
             self.writers.append(_started(cluster, f"transactional:{number}", transactional))
         for number in range(len(load.members)):
             self._start_member(cluster, number, on_committed)
+        self._start_readers(cluster, observers.reads)
         if load.old_consumers:
             self.old.start(cluster, load.old_consumers)
         if load.intruder:
@@ -229,6 +236,33 @@ class Clients:
         if load.administrator:
             administrator = Administrator(brokers, cluster.world.chance, cluster.settings.replicas, load)
             self.administrator = _started(cluster, "administrator:0", administrator)
+
+    def _start_readers(self, cluster: SimulatedCluster, observer: ReadObserver) -> None:
+        load, brokers, partitions = cluster.settings.clients, cluster.broker_ids, range(cluster.settings.partitions)
+        for number in range(load.readers):
+            name = f"reader:{number}"
+            reader = partial(Reader, brokers, name, partitions, observer, read_committed=number % 2 == 1)
+            self._start_reader(cluster, name, reader)
+        for number in range(load.group_readers):
+            name = f"group-reader:{number}"
+            config = MemberConfig(
+                READER_GROUP, frozenset({TOPIC}), session_timeout_ms=1_500, heartbeat_interval_ms=300,
+                max_poll_interval_ms=2_500, request_timeout_ms=500,
+            )  # fmt: skip
+            member = partial(GroupReader, name, brokers, config, observer, read_committed=True)
+            self._start_reader(cluster, name, member)
+        if load.transforms:
+            name, classic = "transformer:0", load.transforms == CLASSIC
+            transformer = partial(Transformer, brokers, name, partitions, observer, classic=classic)
+            self._start_reader(cluster, name, transformer)
+
+    def _start_reader(self, cluster: SimulatedCluster, name: str, new: Callable[[], Reader | GroupReader]) -> None:
+        def make(_: object) -> Reader | GroupReader:
+            self.readers[name] = new()
+            return self.readers[name]
+
+        cluster.world.add(name, make)
+        cluster.world.start(name)
 
     def _start_member(self, cluster: SimulatedCluster, number: int, on_committed: OnCommitted) -> None:
         load, name = cluster.settings.clients, f"member:{number}"

@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from functools import partial
 
 from highwater.fuzz.simulator.clients.load import Clients, Consumer, Observers
-from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
-from highwater.fuzz.simulator.invariants.contents import CommittedContents
+from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, OUTPUT_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
+from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets
+from highwater.fuzz.simulator.invariants.contents import CommittedContents, CommittedLog
 from highwater.fuzz.simulator.invariants.groups import ObservedGroup
 from highwater.fuzz.simulator.invariants.metadata import StoredState
 from highwater.fuzz.simulator.invariants.old_consumers import ObservedOldConsumers
+from highwater.fuzz.simulator.invariants.readers import ObservedReaders
 from highwater.fuzz.simulator.invariants.refusals import record_refusals
 from highwater.fuzz.simulator.invariants.replication import ReplicaState, ReplicatedPartition
 from highwater.fuzz.simulator.invariants.transactions import ObservedTransactions
+from highwater.fuzz.simulator.invariants.transforms import ObservedTransform
 from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violation, ViolationError
 from highwater.reference.broker import Broker
 from highwater.reference.drivers.simulation.world import Host
@@ -36,8 +39,17 @@ class Invariants:
         self.unclean: set[int] = set()
         self.unreadable: set[int] = set()  # brokers with flipped bits on the disk; their logs are not checked
         keys = [(TOPIC, number) for number in range(settings.partitions)]
-        keys += [(OFFSETS_TOPIC, 0)] if settings.clients.members else []
-        keys += [(TRANSACTIONS_TOPIC, 0)] if settings.clients.transactional else []
+        keys += [(OUTPUT_TOPIC, 0)] if settings.clients.transforms else []
+        keys += [(topic, 0) for topic in settings.internal_topics]
+        self.rotten: set[int] = set()  # brokers that ever were unreadable
+        self.contents = {
+            number: CommittedContents(f"{TOPIC}-{number}", self.violated) for number in range(settings.partitions)
+        }
+        offsets = CommittedOffsets(self._coordinator_epoch, self.rotten, self.violated)
+        self.readers = ObservedReaders(self.contents, offsets, self.rotten, self.situations, self.violated)
+        transform = ObservedTransform(self.contents, self.rotten, self.situations, self.violated)
+        logs: dict[tuple[str, int], CommittedLog] = {(TOPIC, n): contents for n, contents in self.contents.items()}
+        logs |= {(OUTPUT_TOPIC, 0): transform.output, (OFFSETS_TOPIC, 0): offsets}
         doubtful = (self.unclean, self.unreadable)
         self.partitions = {
             key: ReplicatedPartition(
@@ -46,8 +58,8 @@ class Invariants:
                 doubtful,
                 self.situations,
                 self.violated,
-                contents=CommittedContents(f"{TOPIC}-{key[1]}", self.violated) if key[0] == TOPIC else None,
-                compacted=key[0] != TOPIC,
+                contents=logs.get(key),
+                compacted=key[0] in {OFFSETS_TOPIC, TRANSACTIONS_TOPIC},
             )
             for key in keys
         }
@@ -67,11 +79,14 @@ class Invariants:
     @property
     def observers(self) -> Observers:
         """What the clients call."""
-        return Observers(self.acknowledged, self.committed, self.stored_invalid, self.refused_invalid)
+        return Observers(
+            self.acknowledged, self.committed, self.stored_invalid, self.refused_invalid, self.readers
+        )  # fmt: skip
 
     def acknowledged(self, partition: int, offset: int, value: bytes) -> None:
         """Record that a producer received an acknowledgement of this value for this offset."""
-        self.partitions[TOPIC, partition].acknowledged(offset, value)
+        self.partitions[TOPIC, partition].acknowledged(offset)
+        self.contents[partition].acknowledged(offset, value)
 
     def committed(self, partitions: frozenset[tuple[str, int]], offset: int) -> None:
         """Record that a member received a successful OffsetCommit response."""
@@ -85,6 +100,14 @@ class Invariants:
     def refused_invalid(self) -> None:
         """Record that a broker refused an invalid batch for what it is."""
         self.situations.add("invalid batch refused")
+
+    def _coordinator_epoch(self, broker_id: int) -> int:
+        """Return the leader epoch in which the broker is the coordinator, for itself and in the store; else -1."""
+        broker, state = self._cluster.broker(broker_id), self.stored.states.get((OFFSETS_TOPIC, 0))
+        log = broker.replicas.partitions.get((OFFSETS_TOPIC, 0)) if broker is not None else None
+        if log is None or state is None or (state.leader, state.leader_epoch) != (broker_id, log.leader_epoch):
+            return -1
+        return log.leader_epoch
 
     def _stored(self, key: tuple[str, int], before: PartitionState | None) -> None:
         state = self.stored.states[key]
@@ -103,7 +126,9 @@ class Invariants:
             broker_id = node.config.broker_id
             if self._controller_epochs.get(broker_id) != (host.life, node.replicas.controller_epoch):
                 self._check_controller_epoch(host, broker_id, node.replicas.controller_epoch)
-            if broker_id not in self.unreadable:
+            if broker_id in self.unreadable:
+                self.rotten.add(broker_id)
+            else:
                 self._check_replicas(host, broker_id, node.replicas.partitions)
             if self.group is not None:
                 self.group.broker_changed(node)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from highwater.fuzz.simulator.invariants.contents import CommittedContents
+from highwater.fuzz.simulator.invariants.contents import CommittedLog
 from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
 from highwater.reference.drivers.simulation.world import Host
 from highwater.reference.replication.partition import Partition, Role
@@ -42,7 +42,7 @@ class ReplicatedPartition:
 
     def __init__(
         self, brokers: int, min_insync_replicas: int, doubtful: tuple[set[int], set[int]], situations: SituationCounts,
-        violated: Violated, *, contents: CommittedContents | None = None, compacted: bool = False,
+        violated: Violated, *, contents: CommittedLog | None = None, compacted: bool = False,
     ) -> None:  # fmt: skip
         self.contents = contents
         self.enough = min(min_insync_replicas, brokers)
@@ -59,13 +59,11 @@ class ReplicatedPartition:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def acknowledged(self, offset: int, value: bytes) -> None:
-        """Record an acknowledged offset and the value that was sent."""
+    def acknowledged(self, offset: int) -> None:
+        """Record an acknowledged offset."""
         if offset >= self.acknowledged_end:
             self.acknowledged_end = offset + 1
             self._check_eligible("acknowledged", self.acknowledged_end)
-        if self.contents is not None:
-            self.contents.acknowledged(offset, value)
 
     def stored(self, state: PartitionState) -> None:
         """Take the new partition state of the metadata store."""

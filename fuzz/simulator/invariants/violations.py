@@ -48,6 +48,13 @@ OPERATORS: Final = {
     "LastStableOffset": "no module: KIP-98",
     "WrittenOnce": "no module: KIP-98",
     "AckedAreWhatWasSent": "no module: the content behind AckedSurvives",
+    "ReadIsCommitted": "no module: no dirty read",
+    "ReadIsWhatWasSent": "no module: no gap and no other value in what a consumer delivers",
+    "AbortedStaysHidden": "no module: KIP-98",
+    "ReadableStays": "no module: a later leader has what a consumer has read",
+    "EndNeverFalls": "no module: KIP-207",
+    "CommittedOffsetStays": "no module: OffsetFetch returns the newest commit",
+    "TransformedOnce": "no module: KIP-447",
     "NodeGoesOn": "no module: a node must not raise, whatever it receives or reads",
 }
 """For each invariant the TLA+ modules with an operator of its name."""

@@ -1,0 +1,110 @@
+"""Invariants of consumers: what they read is what was sent and committed, and it stays readable."""
+
+from collections.abc import Mapping
+from itertools import zip_longest
+from typing import Final
+
+from highwater.fuzz.simulator.clients.readers import LATEST, Listed, Read
+from highwater.fuzz.simulator.cluster import TOPIC
+from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets, Snapshot
+from highwater.fuzz.simulator.invariants.contents import CommittedContents
+from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
+
+NOTHING: Final = (-1, b"")
+
+
+class ObservedReaders:
+    """Compares what readers receive with the committed records; a leader's commit is always known before.
+
+    Responses of brokers that ever had flipped bits (`rotten`) are not checked: a batch header has no checksum for its
+    offset and its length.
+    """
+
+    def __init__(
+        self, contents: Mapping[int, CommittedContents], offsets: CommittedOffsets, rotten: set[int],
+        situations: SituationCounts, violated: Violated,
+    ) -> None:  # fmt: skip
+        self._contents, self._offsets, self._rotten = contents, offsets, rotten
+        self._situations, self._violated = situations, violated
+
+    def read(self, read: Read) -> None:
+        """Check the records of one partition in a response."""
+        if read.broker_id in self._rotten:
+            return
+        contents, position, end = self._contents[read.partition], read.position, read.fetched.position
+        where = f"{read.reader} reads {TOPIC}-{read.partition} from broker {read.broker_id}"
+        if end > contents.end:
+            self._violated("ReadIsCommitted", f"{where} up to {end}; {contents.end} records are committed")
+        if read.data.last_stable_offset > contents.stable_end:
+            self._violated(
+                "LastStableOffset",
+                f"{where}: it returns {read.data.last_stable_offset} instead of at most {contents.stable_end}",
+            )
+        if read.read_committed and end > contents.stable_end:
+            self._violated("LastStableOffset", f"{where} up to {end}, beyond {contents.stable_end}")
+        self._compare(read, contents, where)
+        self._count(read, contents, position, end)
+
+    def _compare(self, read: Read, contents: CommittedContents, where: str) -> None:
+        expected = contents.between(read.position, read.fetched.position, read_committed=read.read_committed)
+        for found, wanted in zip_longest(read.fetched.records, expected, fillvalue=NOTHING):
+            if found == wanted:
+                continue
+            if read.read_committed and found[0] >= 0 and contents.visible[found[0]] is False:
+                self._violated("AbortedStaysHidden", f"{where} and sees the aborted record at {found[0]}")
+            self._violated("ReadIsWhatWasSent", f"{where} and sees {found}, where {wanted} is committed")
+
+    def _count(self, read: Read, contents: CommittedContents, position: int, end: int) -> None:
+        if end > position:
+            self._situations.add("read_committed read" if read.read_committed else "read_uncommitted read")
+        if read.read_committed and False in contents.visible[position:end]:
+            self._situations.add("read over an abort")
+        if not read.read_committed and None in contents.visible[position:end]:
+            self._situations.add("read of an open transaction")
+
+    def unreadable(self, reader: str, broker_id: int, message: str) -> None:
+        """Check that only a broker with flipped bits returns a batch that cannot be decoded."""
+        if broker_id not in self._rotten:
+            self._violated("ReadIsWhatWasSent", f"{reader} cannot decode what broker {broker_id} returns: {message}")
+
+    def out_of_range(self, reader: str, broker_id: int, partition: int, position: int) -> None:
+        """ReadableStays: a later leader has all that a reader has seen."""
+        if broker_id not in self._rotten and position <= self._contents[partition].end:
+            self._violated(
+                "ReadableStays",
+                f"{reader} has read {TOPIC}-{partition} up to {position}, which broker {broker_id} lacks",
+            )
+
+    def listed(self, listed: Listed) -> None:
+        """Check an offset of ListOffsets: the log start stays, and the end is neither dirty nor lower than before."""
+        if listed.broker_id in self._rotten:
+            return
+        contents = self._contents[listed.partition]
+        where = f"{listed.reader} lists {TOPIC}-{listed.partition} at broker {listed.broker_id}"
+        end = contents.stable_end if listed.read_committed else contents.end
+        if listed.offset > end:
+            self._violated("ReadIsCommitted", f"{where}: the end is {listed.offset}, beyond {end}")
+        if listed.timestamp == LATEST:
+            self._situations.add("log end listed")
+            if listed.offset < listed.seen_end:
+                self._violated("EndNeverFalls", f"{where}: the end is {listed.offset}, after {listed.seen_end}")
+        elif listed.offset != 0:
+            self._violated("ReadableStays", f"{where}: the start is {listed.offset}, and nothing was deleted")
+
+    # -- committed offsets -------------------------------------------------------------------------
+
+    def offsets_committed(self, group: str, offsets: dict[int, int]) -> None:
+        """Check that acknowledged commits are in the log."""
+        self._situations.add("positions committed")
+        self._offsets.acknowledged(group, offsets)
+
+    def offsets_requested(self, broker_id: int, group: str) -> Snapshot:
+        """Return what is committed when OffsetFetch is sent."""
+        return self._offsets.snapshot(broker_id, group)
+
+    def offsets_fetched(self, token: object, offsets: dict[int, int]) -> None:
+        """Check the committed offsets in a response."""
+        assert isinstance(token, Snapshot)
+        if any(offset > 0 for offset in offsets.values()):
+            self._situations.add("positions fetched")
+        self._offsets.fetched(token, offsets)
