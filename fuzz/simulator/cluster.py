@@ -20,6 +20,7 @@ from highwater.reference.wire.errors import ErrorCode
 
 TOPIC = "t"
 OUTPUT_TOPIC = "out"  # what a consume-transform-produce client writes to
+CLASSIC = "classic"  # the value of `Load.transforms` for transactions before KIP-890
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 UNCLEAN_LEAVES = "UncleanRestartLeavesIsr"

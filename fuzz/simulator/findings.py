@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from highwater.fuzz.schedule import Schedule, shrink, write_schedule
 from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.invariants.all import LOADS
 from highwater.fuzz.simulator.invariants.violations import Violation
 from highwater.fuzz.simulator.search import SeedResult, run_seed
 from highwater.fuzz.simulator.swarm import KINDS
@@ -15,6 +16,8 @@ from highwater.spec.formats.trace import Step, write_trace
 
 SHOWN_EVENTS: Final = 24
 ROLES: Final = {"BecomeLeader": "leader", "BecomeFollower": "follower", "Crash": "down"}
+OF_TRANSACTIONS: Final = {"TransactionsAreAtomic", "LastStableOffset", "AbortedStaysHidden", "TransformedOnce"}
+TRANSACTION_COLUMNS: Final = f"{'ms':>7} {'from -> to':<27} {'request':<15} about: response"
 COLUMNS: Final = f"{'ms':>7} {'node':>5} {'role':>8} {'epoch':>5} {'LEO':>6} {'HW':>6} {'ISR':<12} event"
 
 
@@ -38,17 +41,22 @@ class Finding:
         write_trace(folder / "trace.ndjson", self.result.steps)
 
     def lines(self, folder: Path) -> list[str]:
-        """Return the lines to print: verdict, command, faults, the last `SHOWN_EVENTS` steps, path of the trace."""
+        """Return the lines to print: verdict, command, faults, the transaction or the last steps, path of the trace."""
         return [
             f"{self.violation.operator} is broken at {self.violation.at_ms} ms by {self.violation.node}: "
             f"{self.violation.message}",
             f"  again:  highwater simulate --schedule {folder / 'schedule.json'}{options(self.settings)}",
             f"  seed {self.schedule.seed}, {len(self.schedule.faults) or 'no'} faults:",
             *(f"    {fault}" for fault in self.schedule.faults),
-            f"  {COLUMNS}",
-            *(f"  {line}" for line in event_table(self.result.steps)[-SHOWN_EVENTS:]),
+            *(f"  {line}" for line in self._cause()),
             f"  trace:  {folder / 'trace.ndjson'}",
         ]
+
+    def _cause(self) -> list[str]:
+        """Return the messages of the transaction for an invariant of transactions, else the last steps of the nodes."""
+        if self.violation.invariant in OF_TRANSACTIONS and self.result.transaction:
+            return [TRANSACTION_COLUMNS, *self.result.transaction]
+        return [COLUMNS, *event_table(self.result.steps)[-SHOWN_EVENTS:]]
 
 
 def find_smallest(seed: int, settings: Settings, schedule: Schedule, invariant: str) -> Finding:
@@ -109,6 +117,11 @@ SITUATIONS: Final[dict[str, tuple[str, ...]]] = {
         *(f"group {state}" for state in GroupState if state is not GroupState.DEAD), "coordinator change",
         "rebalance during failover", "fenced generation", "fenced instance", "forgotten member", "rebalance as in 0.7",
     ),
+    "readers": (
+        "read_uncommitted read", "read_committed read", "read of an open transaction", "read over an abort",
+        "log end listed", "positions committed", "positions fetched", "transformed record",
+    ),
+    "clients": tuple(LOADS),
     "producers": ("commit marker", "abort marker", "fenced producer", "sequence gap", "invalid batch refused"),
 }  # fmt: skip
 """Situations that should occur in a long sweep, by component."""

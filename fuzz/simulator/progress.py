@@ -22,11 +22,13 @@ def check_progress(cluster: SimulatedCluster, invariants: Invariants, clients: C
         _check_all_claimed(cluster, invariants)
         return
     before = [writer.acked for writer in clients.writers]
+    read = {name: reader.acked for name, reader in clients.readers.items()}
     world.run_until(world.now_ms + PATIENCE_MS * (2 if cluster.settings.clients.transactional else 1))
     if any(writer.acked == count for writer, count in zip(clients.writers, before, strict=True)):
         invariants.violated(
             "LeaderCommits", "no record of a producer was acknowledged in 1.5 s, 6 s after the last fault"
         )
+    _check_readers(clients, invariants, read)
     for writer in clients.writers:
         writer.stopped = True
     world.run_until(world.now_ms + PATIENCE_MS)
@@ -45,6 +47,17 @@ def check_progress(cluster: SimulatedCluster, invariants: Invariants, clients: C
         invariants.violated("TransactionsAreAtomic", message)
     for message in wrong_stable_offsets(cluster):
         invariants.violated("LastStableOffset", message)
+
+
+def _check_readers(clients: Clients, invariants: Invariants, before: dict[str, int]) -> None:
+    """Check that each assigned reader has read something; of a group some member has, and all are in the group."""
+    stuck = [name for name, reader in clients.readers.items() if reader.acked == before.get(name)]
+    alone = [name for name in stuck if not name.startswith("group-reader")]
+    members = [name for name in clients.readers if name.startswith("group-reader")]
+    if alone or (members and set(members) <= set(stuck)):
+        invariants.violated(
+            "ReadersGoOn", f"{', '.join(alone or members)} read nothing in 1.5 s, 6 s after the last fault"
+        )
 
 
 def _check_reassignment(cluster: SimulatedCluster, invariants: Invariants) -> None:

@@ -59,7 +59,8 @@ class SeedResult:
     """The outcome of one run. `fingerprint` is a hash of all events.
 
     `acked` counts acknowledged records, and confirmed transactions of transactional producers. `steps` is empty unless
-    the run was traced. `faults` are the lines of the injector's log.
+    the run was traced. `faults` are the lines of the injector's log. `transaction` are lines about the transaction that
+    a violation concerns, if the run was traced.
     """
 
     seed: int
@@ -72,6 +73,7 @@ class SeedResult:
     faults: list[str] = field(default_factory=list)
     situations: SituationCounts = field(default_factory=SituationCounts)
     steps: list[Step] = field(default_factory=list)
+    transaction: list[str] = field(default_factory=list)
 
     @property
     def trace_hash(self) -> str:
@@ -141,6 +143,7 @@ def _run_seed(
     result = SeedResult(
         seed, world.events, world.now_ms, sum(writer.acked for writer in clients.writers), world.fingerprint,
         schedule, violation, injector.log, invariants.situations, world.steps,
+        invariants.transaction_messages.about(violation.message) if violation is not None else [],
     )  # fmt: skip
     return result, world
 

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from highwater.fuzz.schedule import KINDS as KINDS_OF_FAULT
 from highwater.fuzz.schedule import Fault, Option, Schedule
-from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.fuzz.simulator.cluster import CLASSIC, Load, Settings
 from highwater.reference.drivers.simulation.chance import Chance
 
 LOAD_MS: Final = 6_000
@@ -52,7 +52,9 @@ def _swarm(chance: Chance, base: Settings) -> Settings:
     return replace(
         base,
         load=load,
-        partitions=3 if load.members or load.transactional else base.partitions,
+        partitions=3
+        if load.transactional or load.group_readers or load.members or load.transforms
+        else base.partitions,
         brokers=max((base.brokers + load.administrator, *base.assigned)),
         replication_factor=len(base.assigned) or base.replicas,
         reorder=chance.draw("reorder", 0, 2) > 0,
@@ -63,12 +65,25 @@ def _swarm(chance: Chance, base: Settings) -> Settings:
 def draw_load(chance: Chance) -> Load:
     """Draw the clients of a run: only producers, producers and a group, or producers and an administrator.
 
-    One run in sixteen has only consumers of Kafka 0.7; of the others one in eight has an intruder, too.
+    Readers of some kind are in most of them, transactions and a group together in some. One run in sixteen has only
+    consumers of Kafka 0.7; of the others one in eight has an intruder, too.
     """
     if chance.draw("old consumers", 0, 16) == 0:
         return Load(producers=0, old_consumers=3)
-    load = _draw_main_load(chance)
+    load = _draw_readers(chance, _draw_main_load(chance))
     return replace(load, intruder=chance.draw("intruder", 0, 8) == 0)
+
+
+def _draw_readers(chance: Chance, load: Load) -> Load:
+    """Add readers to a load, and transactions to some loads with a group."""
+    with_group = bool(load.members) and chance.draw("group and transactions", 0, 3) == 0
+    return replace(
+        load,
+        transactional=1 if with_group else load.transactional,
+        readers=(0, 1, 2, 2)[chance.draw("readers", 0, 4)],
+        group_readers=(0, 0, 2)[chance.draw("group readers", 0, 3)],
+        transforms=("", "", "", "", CLASSIC, "v2")[chance.draw("transforms", 0, 6)],
+    )
 
 
 def _draw_main_load(chance: Chance) -> Load:
@@ -81,7 +96,8 @@ def _draw_main_load(chance: Chance) -> Load:
             twins = (0, 0, 1, 2)[chance.draw("twins", 0, 4)]
             return Load(idempotent=idempotent, members=(assignors,) * (2 + chance.draw("members", 0, 2)), twins=twins)
         case _:
-            return Load(idempotent=idempotent, administrator=True)
+            deletes = chance.draw("deletes", 0, 2) == 0
+            return Load(idempotent=idempotent, administrator=True, deletes=deletes)
 
 
 def draw_schedule(seed: int, settings: Settings) -> Schedule:
@@ -110,9 +126,14 @@ def _shift_fault(chance: Chance, n: int, fault: Fault) -> Fault:
 
 
 def client_names(load: Load) -> tuple[str, ...]:
-    """Return the names of the group members and 0.7 consumers, which faults may stop or disconnect."""
-    members = tuple(f"member:{number}" for number in range(len(load.members)))
-    return (*members, *(f"old:{number}" for number in range(load.old_consumers)))
+    """Return the names of the group members and other consumers, which faults may stop or disconnect."""
+    amounts = {
+        "member": len(load.members),
+        "old": load.old_consumers,
+        "group-reader": load.group_readers,
+        "transformer": int(bool(load.transforms)),
+    }
+    return tuple(f"{kind}:{number}" for kind, amount in amounts.items() for number in range(amount))
 
 
 def _draw_fault(chance: Chance, n: int, kinds: list[str], settings: Settings) -> Fault:
@@ -132,7 +153,7 @@ def _draw_fault(chance: Chance, n: int, kinds: list[str], settings: Settings) ->
 
 def _draw_node(chance: Chance, n: int, kind: str, settings: Settings, clients: tuple[str, ...]) -> str:
     if kind == "stall":
-        return clients[chance.draw("client", n, len(clients))]
+        return clients[chance.draw("client", n, len(settings.clients.members))]
     if not settings.brokers:
         return (*clients, "store")[chance.draw("client", n, 1 + len(clients))]
     if clients and kind in OF_CLIENTS and chance.draw("of clients", n, 3) == 0:

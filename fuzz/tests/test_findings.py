@@ -7,9 +7,10 @@ import pytest
 from highwater.errors import UsageError
 from highwater.fuzz.schedule import read_schedule
 from highwater.fuzz.simulator.cluster import Settings
-from highwater.fuzz.simulator.findings import event_table, find_smallest
-from highwater.fuzz.simulator.kept_seeds import KeptSeed, kept_seeds, read_kept_seed, write_kept_seed
+from highwater.fuzz.simulator.findings import TRANSACTION_COLUMNS, Finding, event_table, find_smallest
+from highwater.fuzz.simulator.kept_seeds import FOLDER, KeptSeed, kept_seeds, read_kept_seed, write_kept_seed
 from highwater.fuzz.simulator.search import run_seed
+from highwater.fuzz.simulator.transaction_messages import SHOWN
 from highwater.spec.formats.trace import read_trace
 from highwater.spec.guards import NONE_BECAUSE, find_guard, load_guards
 
@@ -33,6 +34,19 @@ def test_a_finding_is_reported_in_order_and_its_files_reproduce_it(tmp_path: Pat
     again = run_seed(0, NO_GUARD, schedule=read_schedule(tmp_path / "schedule.json"))
     assert again.violation == finding.violation
     assert event_table(read_trace(tmp_path / "trace.ndjson")) == event_table(finding.result.steps)
+
+
+def test_a_violation_of_a_transaction_shows_its_messages_across_nodes() -> None:
+    kept = read_kept_seed(FOLDER / "EndTxnBumpsEpoch.json")
+    lines = Finding(kept.run(tracing=True), kept.schedule, kept.settings()).lines(Path("folder"))
+    shown = lines[lines.index(f"  {TRANSACTION_COLUMNS}") + 1 : -1]
+    assert len(shown) == SHOWN
+    requests = [line.split()[4] for line in shown]
+    assert {"EndTxn", "WriteTxnMarkers", "AddPartitions", "Produce", "InitProducerId"} == set(requests)
+    # The markers of the violation follow no EndTxn of this transaction: a late copy of an earlier one caused them.
+    first = next(number for number, line in enumerate(shown) if "txn 0 19 0: NONE" in line)
+    assert "WriteTxnMarkers" in requests[first:]
+    assert "EndTxn" not in requests[first:]
 
 
 @pytest.mark.parametrize("path", kept_seeds(), ids=lambda path: path.stem)

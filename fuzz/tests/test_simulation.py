@@ -9,6 +9,7 @@ import pytest
 from highwater.errors import UsageError
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.fuzz.simulator.invariants.all import LOADS
 from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.fuzz.simulator.search import SeedResult, run_seed, sweep_parallel
 from highwater.fuzz.simulator.swarm import draw_load, draw_schedule, settings_of
@@ -55,7 +56,8 @@ def test_a_seed_yields_the_same_run_with_every_hash_seed() -> None:
         "from highwater.fuzz.simulator.search import run_seed; from highwater.fuzz.schedule import *;"
         "from highwater.fuzz.simulator.cluster import *;"
         "kill = Fault(at_ms=300, for_ms=300, kind='kill', nodes=('leader(t,0)',), options={'lose': 'torn'});"
-        "r = run_seed(6, Settings(swarm=True, load=Load(members=('range', 'range'))), tracing=True,"
+        "r = run_seed(6, Settings(swarm=True, load=Load(members=('range', 'range'), readers=2, group_readers=2,"
+        " transforms='v2')), tracing=True,"
         " schedule=Schedule(duration_ms=900, seed=6, faults=(kill,)));"
         "print(r.events, r.acked, r.fingerprint, r.trace_hash)"
     )
@@ -72,8 +74,9 @@ def test_a_run_is_the_same_with_every_message_encoded_and_decoded() -> None:
     schedule = Schedule(
         duration_ms=1_500, seed=4, faults=(Fault(at_ms=500, for_ms=500, kind="kill", nodes=("leader(t,0)",)),)
     )
+    settings = replace(GROUP, load=Load(producers=1, members=("range",), readers=2, group_readers=1, transforms="v2"))
     objects, encoded = (
-        run_seed(4, replace(GROUP, wire=wire), schedule=schedule, tracing=True) for wire in (False, True)
+        run_seed(4, replace(settings, wire=wire), schedule=schedule, tracing=True) for wire in (False, True)
     )
     assert objects.violation is None
     assert (objects.fingerprint, objects.trace_hash) == (encoded.fingerprint, encoded.trace_hash)
@@ -115,6 +118,8 @@ def test_draws_do_not_depend_on_other_draws() -> None:
 def test_seeds_draw_every_fault_and_every_load() -> None:
     loads = [draw_load(Chance(seed)) for seed in range(60)]
     assert {bool(load.members) for load in loads} == {load.administrator for load in loads} == {True, False}
+    for met in LOADS.values():
+        assert {bool(met(load)) for load in loads} == {True, False}
     assert {load.members[0] for load in loads if load.members} >= {"range", "cooperative-sticky"}
     faults = [f for seed in range(120) for f in draw_schedule(seed, settings_of(seed, Settings(swarm=True))).faults]
     assert {fault.kind for fault in faults} == {

@@ -11,7 +11,7 @@ from highwater.fuzz.simulator.clients.producers import Client, Producer
 from highwater.fuzz.simulator.clients.readers import GroupReader, Reader, ReadObserver
 from highwater.fuzz.simulator.clients.transactions import TransactionalProducer
 from highwater.fuzz.simulator.clients.transformer import Transformer
-from highwater.fuzz.simulator.cluster import TOPIC, Load, SimulatedCluster
+from highwater.fuzz.simulator.cluster import CLASSIC, TOPIC, Load, SimulatedCluster
 from highwater.reference.clients.application import POLL, Application
 from highwater.reference.clients.assignors import ASSIGNORS
 from highwater.reference.clients.member import MemberConfig
@@ -35,7 +35,6 @@ N = TypeVar("N", bound=Node)
 
 GROUP: Final = "g"
 READER_GROUP: Final = "readers"
-CLASSIC: Final = "classic"
 SIDE_TOPIC: Final = "side"
 WRITE: Final = "write"
 POLLS_A_COMMIT: Final = 4

@@ -358,6 +358,11 @@ class GroupReader(Application):
                 effects += self._commit(now)
         return self._followed(effects)
 
+    @property
+    def acked(self) -> int:
+        """Return the number of responses to Fetch with records."""
+        return self.reader.acked
+
     def _followed(self, effects: list[Effect]) -> list[Effect]:
         """Let the reader read exactly what the member may process."""
         self.reader.assign([number for _, number in self.member.fetchable])

@@ -1,10 +1,18 @@
 """Check all invariants of a simulated cluster after each event of its world."""
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from highwater.fuzz.simulator.clients.load import Clients, Consumer, Observers
-from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, OUTPUT_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
+from highwater.fuzz.simulator.cluster import (
+    CLASSIC,
+    OFFSETS_TOPIC,
+    OUTPUT_TOPIC,
+    TOPIC,
+    TRANSACTIONS_TOPIC,
+    Load,
+    SimulatedCluster,
+)
 from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets
 from highwater.fuzz.simulator.invariants.contents import CommittedContents, CommittedLog
 from highwater.fuzz.simulator.invariants.groups import ObservedGroup
@@ -16,11 +24,28 @@ from highwater.fuzz.simulator.invariants.replication import ReplicaState, Replic
 from highwater.fuzz.simulator.invariants.transactions import ObservedTransactions
 from highwater.fuzz.simulator.invariants.transforms import ObservedTransform
 from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violation, ViolationError
+from highwater.fuzz.simulator.transaction_messages import TransactionMessages
 from highwater.reference.broker import Broker
 from highwater.reference.drivers.simulation.world import Host
 from highwater.reference.effects import STORE
 from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.replication.states import PartitionState
+
+LOADS: Final[dict[str, Callable[[Load], object]]] = {
+    "idempotent producers": lambda load: load.idempotent,
+    "transactions": lambda load: load.transactional,
+    "a group": lambda load: load.members,
+    "transactions and a group": lambda load: load.transactional and load.members,
+    "assigned readers": lambda load: load.readers,
+    "readers in a group": lambda load: load.group_readers,
+    "classic transform": lambda load: load.transforms == CLASSIC,
+    "transform as in KIP-890": lambda load: load.transforms not in {"", CLASSIC},
+    "an administrator": lambda load: load.administrator,
+    "topic deletions": lambda load: load.deletes or load.moves_side,
+    "an intruder": lambda load: load.intruder,
+    "consumers as in 0.7": lambda load: load.old_consumers,
+}
+"""Kinds of clients that a run may have, counted like situations."""
 
 
 class Invariants:
@@ -34,8 +59,11 @@ class Invariants:
         self.last_node = ""
         settings = cluster.settings
         self._clients = settings.clients
-        self.situations = SituationCounts()
-        self._world.network.overhear = partial(record_refusals, self.situations)
+        self.situations = SituationCounts(
+            dict.fromkeys((kind for kind, met in LOADS.items() if met(settings.clients)), 1)
+        )
+        self.transaction_messages = TransactionMessages()
+        self._world.network.overhear = self._overhear
         self.unclean: set[int] = set()
         self.unreadable: set[int] = set()  # brokers with flipped bits on the disk; their logs are not checked
         keys = [(TOPIC, number) for number in range(settings.partitions)]
@@ -100,6 +128,11 @@ class Invariants:
     def refused_invalid(self) -> None:
         """Record that a broker refused an invalid batch for what it is."""
         self.situations.add("invalid batch refused")
+
+    def _overhear(self, source: str, target: str, message: object) -> None:
+        record_refusals(self.situations, message)
+        if self._cluster.tracing:
+            self.transaction_messages.on_message(self._world.now_ms, source, target, message)
 
     def _coordinator_epoch(self, broker_id: int) -> int:
         """Return the leader epoch in which the broker is the coordinator, for itself and in the store; else -1."""

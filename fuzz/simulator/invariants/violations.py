@@ -48,6 +48,7 @@ OPERATORS: Final = {
     "LastStableOffset": "no module: KIP-98",
     "WrittenOnce": "no module: KIP-98",
     "AckedAreWhatWasSent": "no module: the content behind AckedSurvives",
+    "ReadersGoOn": "no module: liveness",
     "ReadIsCommitted": "no module: no dirty read",
     "ReadIsWhatWasSent": "no module: no gap and no other value in what a consumer delivers",
     "AbortedStaysHidden": "no module: KIP-98",

@@ -77,7 +77,7 @@ class Network:
         self._hosts = hosts
         self.spread_ms, self.loss_per_mille, self._reorder = spread_ms, loss_per_mille, reorder
         self.through_the_wire: Callable[[Message], Message] | None = None
-        self.overhear: Callable[[Message], None] | None = None
+        self.overhear: Callable[[str, str, Message], None] | None = None
         self.held: dict[Link, deque[Message]] = {}
         self._pipes: dict[tuple[Link, str], Pipe] = {}  # by link, and with `reorder` by kind of message
         self._link_pipes: dict[Link, list[Pipe]] = {}
@@ -106,7 +106,7 @@ class Network:
         if not self._hosts.knows(target):
             return
         if self.overhear is not None:
-            self.overhear(message)
+            self.overhear(source, target, message)
         link = (source, target)
         if self.through_the_wire is not None:
             message = self.through_the_wire(message)
