@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from highwater.fuzz.simulator.findings import AMOUNTS, SITUATIONS, coverage_lines
+from highwater.fuzz.simulator.invariants.all import LOADS
 
 SIMULATOR = Path(__file__).parents[1] / "simulator"
 MUST_NOT_HAPPEN = {"unclean election"}
@@ -13,7 +14,8 @@ def test_every_situation_that_the_simulator_records_is_in_the_table() -> None:
     code = "".join(path.read_text() for path in (SIMULATOR / "faults.py", *SIMULATOR.glob("invariants/*.py")))
     recorded = set(re.findall(r'ErrorCode\.\w+: "([^"]+)"', code))
     for line in re.findall(r"situations(?:\.add\(|\[)(.*)", code):
-        recorded |= set(re.findall(r'(?<!f)"([a-zA-Z0-9. ]+)"', line))
+        recorded |= set(re.findall(r'(?<!f)"([a-zA-Z0-9._ ]+)"', line))
+    recorded |= LOADS.keys()
     listed = {situation for group in SITUATIONS.values() for situation in group}
     assert recorded - {"duplicate"} <= listed | AMOUNTS | MUST_NOT_HAPPEN
     not_faults = {situation for name, group in SITUATIONS.items() if name != "faults" for situation in group}
