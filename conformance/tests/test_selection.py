@@ -25,9 +25,7 @@ def test_patterns_choose_and_exclude_cases() -> None:
     fetched = chosen(clauses=["FET-1*"])
     assert {case.partition("[")[0] for case in fetched} >= {"FET-1", "FET-10"}
     assert all(case.startswith("FET-1") for case in fetched)
-    assert chosen(clauses=["FET-1*"], excluded=["FET-1?*"]) == {
-        case for case in fetched if re.match(r"FET-1(\[|$)", case)
-    }
+    assert chosen(clauses=["FET-1*"], excluded=["FET-1?*"]) == {"FET-1"}, "FET-1[small records] matches, too"
 
 
 def test_clauses_are_chosen_by_the_version_that_introduced_them() -> None:

@@ -39,6 +39,13 @@ def test_a_rejected_stop_replica_is_no_deletion() -> None:
     assert str(result.violation) == "None"
 
 
+def test_a_repeated_isr_proposal_whose_first_copy_was_written_succeeds() -> None:
+    """The controller writes the first copy of a proposal while the leader repeats it; the leader waited forever."""
+    schedule = draw_schedule(180, settings_of(180, Settings(swarm=True)))
+    result = run_seed(180, Settings(swarm=True, partitions=3, load=Load()), schedule=schedule)
+    assert str(result.violation) == "None"
+
+
 def test_replicas_agree_although_the_log_cleaner_runs_at_different_times() -> None:
     """The cleaner removes batches of the offsets and transaction logs at a different time on every replica."""
     settings = Settings(

@@ -280,8 +280,15 @@ class ControllerHandlers:
             version = controller_context.cluster.states[key].partition_epoch
             reply = await controller_context.write(SetData(state_path(*key), proposed.to_bytes(), version, label))
             stat = reply.stats[-1] if reply.stats else None
-            if stat is None:  # a concurrent write: the leader must retry with the new state
-                error = ErrorCode.INVALID_UPDATE_VERSION
+            if stat is None:
+                # A concurrent write. If it was that of an earlier copy of this proposal, the proposal has succeeded: a
+                # conflict would make the leader wait for a LeaderAndIsr that is never sent.
+                error, changed = validate_proposal(
+                    controller_context.cluster, controller_context.broker_context.guards, key, leader, proposal
+                )
+                if changed is not None:
+                    error = ErrorCode.INVALID_UPDATE_VERSION
+                proposed = None
             else:
                 proposed = replace(proposed, partition_epoch=stat.version)
                 controller_context.record_state(key, proposed)
