@@ -219,7 +219,7 @@ def test_a_session_outlives_its_connection(cluster: Cluster, reader: Reader, top
 
 
 @clause("FET-22", "turns")
-@defect(Reply(FetchRequest, "responses", lambda topics: topics[:1]), Request(FetchRequest, "max_bytes", 1))
+@defect(Reply(FetchRequest, "responses", lambda topics: topics[:1]))
 def test_partitions_take_turns_if_the_limit_is_small(reader: Reader, topics: tuple[Topic, Topic]) -> None:
     """The first partition alone could fill every response."""
     for _ in range(20):

@@ -131,12 +131,7 @@ def test_a_time_in_an_open_transaction_is_not_found(leader: Broker, topic: Topic
 
 
 @clause("OFF-7", "other partition")
-@defect(
-    *(
-        Reply(OffsetFetchRequest, f"{place}.error_code", ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        for place in ("topics.partitions", "groups.topics.partitions")
-    )
-)
+@defect(Reply(OffsetFetchRequest, "groups.topics.partitions.error_code", ErrorCode.UNSTABLE_OFFSET_COMMIT))
 def test_only_the_offset_of_the_transaction_is_unstable(cluster: Cluster, topic: Topic) -> None:
     group, producer = cluster.group(), Transactional.initialize(cluster)
     broker = cluster.coordinator(group)
