@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["highwater.pytest_imports", "highwater.reference.tests.fixtures"]
+pytest_plugins = ["highwater.pytest_imports", "highwater.reference.tests.fixtures", "highwater.reports.tests.fixtures"]
 
 settings.register_profile("fresh", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("same", settings.get_profile("fresh"), derandomize=True)

@@ -249,7 +249,7 @@ def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(cluster: Cluster
 
 
 @clause("PRD-21", "repeated")
-@defect(GuardOff("AckAfterCommit"), Request(ProduceRequest, "acks", 1))
+@defect(Request(ProduceRequest, "acks", 1))
 @pytest.mark.cluster_fault
 def test_a_repeated_batch_is_acknowledged_no_earlier(cluster: Cluster) -> None:
     cluster.need(PAUSE_NODE)

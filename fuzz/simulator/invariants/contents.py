@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from highwater.fuzz.simulator.invariants.violations import Violated
 from highwater.reference.replication.partition import Partition
 from highwater.reference.storage.producer_state import read_marker
+from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.records import BatchHeader, batch_headers, decode_records
 
 READ_BYTES: Final = 1 << 20
@@ -81,7 +82,12 @@ class CommittedContents:
                 self.on_visible(offset)
 
     def _append_records(self, header: BatchHeader, batch: bytes) -> None:
-        for record in decode_records(batch)[1]:
+        try:
+            records = decode_records(batch)[1]
+        except DecodeError as error:
+            self.violated("NothingInvalidStored", f"offset {header.base_offset} of {self.name} has no records: {error}")
+            return
+        for record in records:
             self.values.append(record.value or b"")
             self.visible.append(None if header.is_transactional else True)
             if header.is_transactional:
