@@ -1,6 +1,7 @@
 """Session and rebalance timeouts of classic groups: who is removed, when, and what the other members see."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_heartbeats_in_a_rebalance_extend_the_session(driver: GroupDriver) -> No
 @clause("GRP-13", "static")
 @defect(Reply(HeartbeatRequest, "error_code", ErrorCode.UNKNOWN_MEMBER_ID))
 def test_the_rebalance_timeout_removes_no_static_member(driver: GroupDriver) -> None:
-    times = {"rebalance_timeout_ms": SHORT_MS, "session_timeout_ms": driver.session_ms(30_000)}
+    times: dict[str, Any] = {"rebalance_timeout_ms": SHORT_MS, "session_timeout_ms": driver.session_ms(30_000)}
     static = driver.stable_member(instance="i", **times)
     other = driver.send_join(instance="j", **times)
     expect("error code of the other join", 0, other.receive_join().error_code)
