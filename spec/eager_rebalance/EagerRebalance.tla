@@ -448,8 +448,8 @@ TypeOK ==
 \* A client waits for one reply at a time.
 OneAwaited == \A a, b \in calls : a.awaited /\ b.awaited /\ a.client = b.client => a = b
 
-\* A reply that its client does not await is lost.
-RepliesAwaited == \A call \in calls : call.at = "answered" => call.awaited \/ ~MatchReplies
+\* A reply that its client does not await is lost, unless abandoned JoinGroups are handled.
+RepliesAwaited == \A call \in calls : call.at = "answered" => call.awaited \/ ~MatchReplies \/ LateJoins
 
 \* The members and partitions for which the coordinator would accept a commit.
 Grants ==
