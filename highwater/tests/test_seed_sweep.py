@@ -8,6 +8,7 @@ from highwater.commands.seed_sweep import read_rows, row_of, settings_of_sweep, 
 from highwater.errors import UsageError
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.search import sweep_parallel
+from highwater.reports.execution.spark_session import MASTER
 from highwater.soak.seed_recheck import hashes_elsewhere
 
 QUICK = Settings(swarm=True)
@@ -29,11 +30,12 @@ def test_the_summary_equals_that_of_a_search_over_the_seeds(swept: Path) -> None
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("spark")  # one session for a process: another test may have opened it
 def test_spark_computes_the_same_rows_and_only_missing_ones(swept: Path, tmp_path: Path) -> None:
     sweep(range(1, 3), QUICK, tmp_path, jobs=1, quiet=True)
     (before,) = tmp_path.glob("*.parquet")
     written = before.stat().st_mtime_ns
-    summary = sweep(SEEDS, QUICK, tmp_path, master="local[2]", quiet=True, chunk=1)
+    summary = sweep(SEEDS, QUICK, tmp_path, master=MASTER, quiet=True, chunk=1)
     assert before.stat().st_mtime_ns == written
     here, there = ({row["seed"]: {**row, "worker": ""} for row in read_rows(out)} for out in (swept, tmp_path))
     assert here == there
