@@ -1,7 +1,7 @@
 """Audit a history: read it, check every partition and the run, and describe findings with two witnesses."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,11 @@ from highwater.reports.dataset.reader import is_dataset
 from highwater.reports.dataset.storage import is_remote
 from highwater.reports.execution.checkpoints import resume_checkpoints
 from highwater.reports.execution.engines import Pool
-from highwater.reports.execution.partitions import Engine
+from highwater.reports.execution.partitions import Engine, SameProcess
 from highwater.reports.execution.reading import read
 from highwater.reports.execution.spark import Spark
 from highwater.reports.importers.formats import open_history
+from highwater.reports.ingest.events import Ingest
 from highwater.reports.ingest.history import Ingested
 from highwater.reports.ingest.incarnations import incarnation_of
 from highwater.reports.ingest.inventory import WITHOUT_OFFSET
@@ -27,7 +28,7 @@ from highwater.reports.rules.run import check_run
 from highwater.reports.rules.step_findings import StepFinding
 from highwater.reports.verdicts import AuditResult, Coverage, Finding, RuleRow, RuleVerdict
 from highwater.reports.witnesses import describe
-from highwater.spec.formats.history import begins_fault, kinds_of_faults
+from highwater.spec.formats.history import Config, Event, begins_fault, kinds_of_faults
 
 IN_MEMORY_BYTES: Final = 256 << 20
 """Bytes of NDJSON that are read into memory: about a million operations, which need as much memory again."""
@@ -75,6 +76,14 @@ def _place(where: Path | str, out: Path | None, shared: bool) -> Iterator[Path |
         return
     with tempfile.TemporaryDirectory(prefix="highwater-audit-") as folder:
         yield Path(folder) / "dataset"
+
+
+def audit_events(config: Config, events: Iterable[Event], name: str) -> AuditResult:
+    """Audit events in memory, in this process; they are numbered in their order, and have no header."""
+    reading = Ingest()
+    for event in events:
+        reading.take(event)
+    return audit_history(reading.ingested(config), name, SameProcess())
 
 
 def audit_history(history: Ingested, name: str, engine: Engine | None = None) -> AuditResult:

@@ -9,7 +9,7 @@ from highwater.fuzz.schedule import Schedule, shrink, write_schedule
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.invariants.all import LOADS
 from highwater.fuzz.simulator.invariants.violations import Violation
-from highwater.fuzz.simulator.search import SeedResult, run_seed
+from highwater.fuzz.simulator.search import Audit, SeedResult, run_seed
 from highwater.fuzz.simulator.swarm import KINDS
 from highwater.reference.groups.group import GroupState
 from highwater.spec.formats.trace import Step, write_trace
@@ -59,15 +59,17 @@ class Finding:
         return [COLUMNS, *event_table(self.result.steps)[-SHOWN_EVENTS:]]
 
 
-def find_smallest(seed: int, settings: Settings, schedule: Schedule, invariant: str) -> Finding:
+def find_smallest(
+    seed: int, settings: Settings, schedule: Schedule, invariant: str, audit: Audit | None = None
+) -> Finding:
     """Shrink the schedule while the run still violates the invariant, then run the shrunk schedule with a trace."""
 
     def still_violates(candidate: Schedule) -> bool:
-        violation = run_seed(seed, settings, schedule=candidate).violation
+        violation = run_seed(seed, settings, schedule=candidate, audit=audit).violation
         return violation is not None and violation.invariant == invariant
 
     smallest = shrink(schedule, still_violates)
-    return Finding(run_seed(seed, settings, schedule=smallest, tracing=True), smallest, settings)
+    return Finding(run_seed(seed, settings, schedule=smallest, tracing=True, audit=audit), smallest, settings)
 
 
 def options(settings: Settings) -> str:

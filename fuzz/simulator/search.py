@@ -36,6 +36,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -44,14 +45,26 @@ from highwater.fuzz.schedule import Schedule
 from highwater.fuzz.simulator.clients.load import Clients
 from highwater.fuzz.simulator.cluster import Settings, SimulatedCluster
 from highwater.fuzz.simulator.faults import Injector
+from highwater.fuzz.simulator.histories.client_history import ClientHistory, config_of
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violation, ViolationError
 from highwater.fuzz.simulator.progress import check_progress
 from highwater.fuzz.simulator.swarm import draw_schedule, settings_of
 from highwater.reference.drivers.simulation.world import World
+from highwater.spec.formats.history import Config, Event
 from highwater.spec.formats.trace import Step
 
 HEAL_MS = 6_000
+
+
+class Audited(NamedTuple):
+    """The outcome of an audit: how many operations it read, and its first finding or an empty string."""
+
+    operations: int
+    found: str
+
+
+Audit = Callable[[Config, list[Event]], Audited]
 
 
 @dataclass(slots=True)
@@ -60,7 +73,7 @@ class SeedResult:
 
     `acked` counts acknowledged records, and confirmed transactions of transactional producers. `steps` is empty unless
     the run was traced. `faults` are the lines of the injector's log. `transaction` are lines about the transaction that
-    a violation concerns, if the run was traced.
+    a violation concerns, if the run was traced. `audited` counts the operations that the audit read.
     """
 
     seed: int
@@ -74,6 +87,7 @@ class SeedResult:
     situations: SituationCounts = field(default_factory=SituationCounts)
     steps: list[Step] = field(default_factory=list)
     transaction: list[str] = field(default_factory=list)
+    audited: int = 0
 
     @property
     def trace_hash(self) -> str:
@@ -83,16 +97,18 @@ class SeedResult:
 
 
 def run_seed(
-    seed: int, base: Settings | None = None, *, schedule: Schedule | None = None, tracing: bool = False
-) -> SeedResult:
+    seed: int, base: Settings | None = None, *, schedule: Schedule | None = None, tracing: bool = False,
+    audit: Audit | None = None,
+) -> SeedResult:  # fmt: skip
     """Run one seed: load with faults, then heal and check progress; return the result, with any violation in it.
 
     `schedule` replaces the schedule that the seed draws. Raises UsageError if it names an unknown fault or node.
+    `audit` judges what the clients saw, at the end of a run without a violation.
     """
     collecting = gc.isenabled()
     gc.disable()  # nothing is freed before the run ends, and collections would take a tenth of its time
     try:
-        result, world = _run_seed(seed, base, schedule=schedule, tracing=tracing)
+        result, world = _run_seed(seed, base, schedule, audit, tracing=tracing)
     finally:
         if collecting:
             gc.enable()
@@ -109,7 +125,7 @@ def run_seed(
 
 
 def _run_seed(
-    seed: int, base: Settings | None, *, schedule: Schedule | None, tracing: bool
+    seed: int, base: Settings | None, schedule: Schedule | None, audit: Audit | None, *, tracing: bool
 ) -> tuple[SeedResult, World]:
     """Run one seed; return its world too, so that the caller controls when it is freed."""
     settings = settings_of(seed, base or Settings())
@@ -119,20 +135,29 @@ def _run_seed(
     world = cluster.world
     world.after_event = invariants.after_event
     injector = Injector(cluster, invariants)
-    violation = None
+    violation, audited = None, Audited(0, "")
     schedule = schedule or draw_schedule(seed, settings)
+    history = ClientHistory(cluster, schedule, invariants.rotten) if audit and settings.brokers else None
+    observers = history.observers(invariants.observers) if history else invariants.observers
     try:
         cluster.start()
-        clients.start(cluster, invariants.observers)
+        clients.start(cluster, observers)
         start_ms = world.now_ms
         injector.schedule_faults(schedule)
         world.run_until(start_ms + schedule.duration_ms)
         world.loss_per_mille = 0
         injector.heal()
+        if history:
+            history.nemesis("faults over")
         if clients.administrator is not None:
             clients.administrator.stopped = True
         world.run_until(world.now_ms + HEAL_MS)
         check_progress(cluster, invariants, clients)
+        if audit and history:
+            history.read_all()
+            audited = audit(config_of(settings, schedule, HEAL_MS), history.events())
+            if audited.found:
+                invariants.violated("HistoryIsValid", audited.found)
     except ViolationError as error:
         violation = error.violation
     except UsageError:
@@ -143,7 +168,7 @@ def _run_seed(
     result = SeedResult(
         seed, world.events, world.now_ms, sum(writer.acked for writer in clients.writers), world.fingerprint,
         schedule, violation, injector.log, invariants.situations, world.steps,
-        invariants.transaction_messages.about(violation.message) if violation is not None else [],
+        invariants.transaction_messages.about(violation.message) if violation is not None else [], audited.operations,
     )  # fmt: skip
     return result, world
 
@@ -186,7 +211,7 @@ class Sweep:
 
 def sweep_parallel(
     seeds: Sequence[int], base: Settings, *, schedule: Schedule | None = None, jobs: int = 0,
-    on_result: Callable[[SeedResult], None] | None = None, until_found: bool = False,
+    on_result: Callable[[SeedResult], None] | None = None, until_found: bool = False, audit: Audit | None = None,
 ) -> Sweep:  # fmt: skip
     """Run the seeds in `jobs` processes (0: one for each core) and return the results in the order of the seeds.
 
@@ -196,7 +221,7 @@ def sweep_parallel(
     found = Sweep()
     started = time.perf_counter()
     with ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
-        run = partial(run_seed, base=base, schedule=schedule)
+        run = partial(run_seed, base=base, schedule=schedule, audit=audit)
         results = pool.map(run, seeds, chunksize=4) if pool else map(run, seeds)
         for result in results:
             found.results.append(result)

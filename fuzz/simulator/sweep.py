@@ -10,9 +10,12 @@ SHRUNK: Final = 3
 
 
 def simulate(
-    seeds: range, settings: Any, *, schedule: Any = None, jobs: int = 0, quiet: bool = False, keep: Path | None = None
-) -> dict[str, Any]:
+    seeds: range, settings: Any, *, schedule: Any = None, jobs: int = 0, quiet: bool = False, keep: Path | None = None,
+    audit: Any = None,
+) -> dict[str, Any]:  # fmt: skip
     """Run the seeds and shrink the first violations; return the object that `--json` prints.
+
+    `audit` (`search.Audit`) judges each run by what its clients saw.
 
     Saves schedule and trace of the first `SHRUNK` violations in a new folder each. With `keep` and a guard off it also
     saves them there as kept seeds.
@@ -25,7 +28,7 @@ def simulate(
     with progress("simulating", len(seeds), quiet=quiet) as step:
         found = sweep_parallel(
             seeds, settings, schedule=schedule, jobs=jobs, on_result=lambda result: step(),
-            until_found=bool(settings.guards_off),
+            until_found=bool(settings.guards_off), audit=audit,
         )  # fmt: skip
     findings: list[dict[str, Any]] = []
     for result in found.findings:
@@ -40,7 +43,7 @@ def simulate(
         }
         if len(findings) < SHRUNK:
             folder = new_folder("simulate", seed=result.seed)
-            smallest = find_smallest(result.seed, settings, result.schedule, result.violation.invariant)
+            smallest = find_smallest(result.seed, settings, result.schedule, result.violation.invariant, audit)
             smallest.save(folder)
             finding |= {"schedule": [str(fault) for fault in smallest.schedule.faults], "folder": str(folder)}
             finding["lines"] = smallest.lines(folder)
@@ -54,6 +57,7 @@ def simulate(
         "events_per_second": round(found.events_per_second),
         "simulated_seconds": round(sum(result.simulated_ms for result in found.results) / 1000, 1),
         "acknowledged": sum(result.acked for result in found.results),
+        "audited": sum(result.audited for result in found.results),
         "seen": found.coverage(),
         "findings": findings,
     }
@@ -75,5 +79,6 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     speed = f"{summary['events_per_second']:,} events/s, " if "events_per_second" in summary else ""
     typer.echo(
         f"{summary['seeds']} seeds, {summary['events']:,} events, {summary['simulated_seconds']:,} simulated seconds, "
-        f"{speed}{summary['acknowledged']:,} records acknowledged: {verdict}"
+        f"{speed}{summary['acknowledged']:,} records acknowledged, {summary['audited']:,} client operations audited: "
+        f"{verdict}"
     )

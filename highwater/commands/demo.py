@@ -147,10 +147,11 @@ class Demo:
         return f"{states:,} states, the rule of KIP-320 holds; {broken}"
 
     def simulate(self) -> str:
+        from highwater.commands.run_audit import audit_run
         from highwater.fuzz.simulator.cluster import Settings
         from highwater.fuzz.simulator.sweep import simulate
 
-        summary = simulate(SEEDS, Settings())
+        summary = simulate(SEEDS, Settings(), audit=audit_run)
         write_json(self.folder / "simulate.json", summary)
         self._expect(not summary["findings"], "a simulated run broke an invariant")
         return (

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from highwater import fuzz, reference
+from highwater.commands.run_audit import audit_run
 from highwater.errors import UsageError
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.findings import options
@@ -33,7 +34,8 @@ SOURCES: Final = (Path(fuzz.__path__[0]), Path(reference.__path__[0]))
 ROW: Final = pa.schema(
     [
         ("seed", pa.int64()), ("verdict", pa.string()), ("events", pa.int64()), ("simulated_ms", pa.int64()),
-        ("acknowledged", pa.int64()), ("seen", pa.list_(pa.string())), ("trace_hash", pa.string()),
+        ("acknowledged", pa.int64()), ("audited", pa.int64()),
+        ("seen", pa.list_(pa.string())), ("trace_hash", pa.string()),
         ("invariant", pa.string()), ("operator", pa.string()), ("message", pa.string()),
         ("faults", pa.list_(pa.string())), ("replay", pa.string()), ("worker", pa.string()),
     ]
@@ -46,10 +48,11 @@ Chunk = list[int]
 
 def row_of(seed: int, settings: Settings) -> Row:
     """Run a seed and return its row, the same on every machine except for `worker`."""
-    result = run_seed(seed, settings, tracing=True)
+    result = run_seed(seed, settings, tracing=True, audit=audit_run)
     row: Row = dict.fromkeys(ROW.names) | {
         "seed": seed, "verdict": "violated" if result.violation else "held", "events": result.events,
-        "simulated_ms": result.simulated_ms, "acknowledged": result.acked, "seen": sorted(result.situations),
+        "simulated_ms": result.simulated_ms, "acknowledged": result.acked, "audited": result.audited,
+        "seen": sorted(result.situations),
         "trace_hash": result.trace_hash, "worker": f"{socket.gethostname()}:{os.getppid()}",
     }  # fmt: skip
     if result.violation is not None:
@@ -164,7 +167,7 @@ def sweep(
 
 def summary(rows: Iterable[Row]) -> Row:
     """Return the summary that `highwater simulate` prints, without a speed: rows have no duration."""
-    seeds = events = simulated_ms = acknowledged = 0
+    seeds = events = simulated_ms = acknowledged = audited = 0
     seen: Counter[str] = Counter()
     findings = []
     for row in rows:
@@ -172,6 +175,7 @@ def summary(rows: Iterable[Row]) -> Row:
         events += row["events"]
         simulated_ms += row["simulated_ms"]
         acknowledged += row["acknowledged"]
+        audited += row["audited"]
         seen.update(row["seen"])
         if row["verdict"] == "violated":
             findings.append(
@@ -179,6 +183,6 @@ def summary(rows: Iterable[Row]) -> Row:
             )
     return {
         "seeds": seeds, "events": events, "simulated_seconds": round(simulated_ms / 1000, 1),
-        "acknowledged": acknowledged, "seen": dict(sorted(seen.items(), key=lambda item: (-item[1], item[0]))),
-        "findings": findings,
+        "acknowledged": acknowledged, "audited": audited,
+        "seen": dict(sorted(seen.items(), key=lambda item: (-item[1], item[0]))), "findings": findings,
     }  # fmt: skip

@@ -36,8 +36,8 @@ def simulate_command(
 ) -> None:
     """Run the reference broker and its clients in virtual time, with faults of every kind drawn from each seed.
 
-    Invariants are checked after every event, and liveness at the end. Exit code 1 if a seed breaks
-    an invariant; with a guard off the first such seed ends the run.
+    Invariants are checked after every event; at the end liveness is checked, and what the clients saw is audited.
+    Exit code 1 if a seed breaks an invariant; with a guard off the first such seed ends the run.
 
     Examples: highwater simulate --seeds 0:200 · highwater simulate --guard-off AckAfterCommit ·
     highwater simulate --seeds 0:1000000 --master local[2] --out sweep
@@ -71,7 +71,11 @@ def simulate_command(
 
         summary = sweep(chosen, settings, out, master=master, jobs=jobs, quiet=json_)
     else:
-        summary = simulate(chosen, settings, schedule=given_schedule, jobs=jobs, quiet=json_, keep=keep)
+        from highwater.commands.run_audit import audit_run
+
+        summary = simulate(
+            chosen, settings, schedule=given_schedule, jobs=jobs, quiet=json_, keep=keep, audit=audit_run
+        )
     print_summary(summary, as_json=json_)
     raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
 

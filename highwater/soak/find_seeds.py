@@ -17,7 +17,7 @@ from msgspec import structs
 from rich.console import Console
 
 from highwater.errors import ExitCode, UsageError, Verdict
-from highwater.fuzz.simulator.history import record
+from highwater.fuzz.simulator.histories.kept_history import record
 from highwater.fuzz.simulator.kept_seeds import KeptSeed, kept_seeds, read_kept_seed, write_kept_seed
 from highwater.reports.audit import audit
 from highwater.results import progress

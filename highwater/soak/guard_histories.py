@@ -1,7 +1,7 @@
 """Check the audit witness of every guard that has one: `python -m highwater.soak.guard_histories`.
 
-The history of a guard's kept seed (`fuzz/simulator/history.py`) must give the anomaly that the guard's row names, as a
-violation unless the row says otherwise, and none with the guard on. Exit code 1 if any does not.
+The history of a guard's kept seed (`fuzz/simulator/histories/kept_history.py`) must give the anomaly that the guard's
+row names, as a violation unless the row says otherwise, and none with the guard on. Exit code 1 if any does not.
 """
 
 import re
@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from highwater.errors import ExitCode
-from highwater.fuzz.simulator.history import record
+from highwater.fuzz.simulator.histories.kept_history import record
 from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept_seed
 from highwater.reports.audit import audit
 from highwater.results import progress

@@ -16,7 +16,7 @@ class Application:
     """A node with one group member; `name` is its name in traces. Without `polling` it hangs but sends heartbeats."""
 
     def __init__(self, name: str, bootstrap: Sequence[int], config: MemberConfig, poll_ms: int = POLL_MS) -> None:
-        self.name, self._group_id, self._poll_ms = name, config.group_id, poll_ms
+        self.name, self.group_id, self._poll_ms = name, config.group_id, poll_ms
         self._out = Outbox()
         self.committed: list[ErrorCode] = []
         self.member = GroupMember(bootstrap, config, self, self.committed.append)
@@ -38,7 +38,7 @@ class Application:
     def _trace(self, action: str, partitions: frozenset[Partition]) -> None:
         names = [f"{topic}-{number}" for topic, number in sorted(partitions)]
         state = {"generation": self.member.generation_id}
-        self._out.add(Trace(self._group_id, action, self.name, {"partitions": names}, state))
+        self._out.add(Trace(self.group_id, action, self.name, {"partitions": names}, state))
 
     # -- events ------------------------------------------------------------------------------------
 

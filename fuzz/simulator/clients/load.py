@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from highwater.fuzz.simulator.clients.intruders import Intruder
 from highwater.fuzz.simulator.clients.old_consumers import OldConsumers
 from highwater.fuzz.simulator.clients.producers import Client, Producer
-from highwater.fuzz.simulator.clients.readers import GroupReader, Reader, ReadObserver
+from highwater.fuzz.simulator.clients.readers import READER_GROUP, GroupReader, Reader, ReadObserver
 from highwater.fuzz.simulator.clients.transactions import TransactionalProducer
 from highwater.fuzz.simulator.clients.transformer import Transformer
 from highwater.fuzz.simulator.cluster import CLASSIC, TOPIC, Load, SimulatedCluster
@@ -34,7 +34,6 @@ from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopic
 N = TypeVar("N", bound=Node)
 
 GROUP: Final = "g"
-READER_GROUP: Final = "readers"
 SIDE_TOPIC: Final = "side"
 WRITE: Final = "write"
 POLLS_A_COMMIT: Final = 4

@@ -50,6 +50,7 @@ OFFSET_FETCH_VERSION: Final = 7
 FIND_COORDINATOR_VERSION: Final = 2
 LATEST, EARLIEST = -1, -2
 GROUP_KEY: Final = 0
+READER_GROUP: Final = "readers"
 LIST_EVERY: Final = 16
 FETCH_BYTES: Final = 2_048
 """So little that a response often ends in the middle of a batch."""
@@ -63,11 +64,15 @@ READER_REQUESTS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a reader received for one partition: the response, and what it delivers of it from `position` on."""
+    """What a reader received for one partition: the response, and what it delivers of it from `position` on.
+
+    `leader_epoch` is the one that the reader sent, and so that of the broker.
+    """
 
     reader: str
     broker_id: int
     partition: int
+    leader_epoch: int
     position: int
     read_committed: bool
     data: PartitionData
@@ -108,7 +113,7 @@ class ReadObserver(Protocol):
     def offsets_requested(self, broker_id: int, group: str) -> object:
         """Return a token for `offsets_fetched`: what is committed when OffsetFetch is sent."""
 
-    def offsets_fetched(self, token: object, offsets: dict[int, int]) -> None:
+    def offsets_fetched(self, reader: str, token: object, offsets: dict[int, int]) -> None:
         """Handle the response of OffsetFetch: offsets by partition, -1 for none."""
 
 
@@ -264,7 +269,7 @@ class Reader(Client):
         if error is not None:
             return error
         offsets = {part.partition_index: part.committed_offset for part in parts}
-        self._observer.offsets_fetched(self._token, offsets)
+        self._observer.offsets_fetched(self.name, self._token, offsets)
         # A group without a committed offset begins at the log start, which is 0: nothing is deleted from the topic.
         self.positions |= {number: max(offset, 0) for number, offset in offsets.items() if number in self.partitions}
         return ErrorCode.NONE
@@ -305,7 +310,9 @@ class Reader(Client):
         except DecodeError as failure:
             self._observer.unreadable(self.name, broker_id, str(failure))
             return ErrorCode.CORRUPT_MESSAGE
-        self._observer.read(Read(self.name, broker_id, number, position, self.read_committed, data, fetched))
+        self._observer.read(
+            Read(self.name, broker_id, number, self._epochs[number], position, self.read_committed, data, fetched)
+        )
         self.positions[number] = fetched.position
         self._seen_ends[number] = max(fetched.position, self._seen_ends.get(number, 0))
         self.acked += fetched.position > position
@@ -345,7 +352,7 @@ class GroupReader(Application):
         if commit is not None and isinstance(body, OffsetCommitResponse):
             errors = {part.error_code for topic in body.topics for part in topic.partitions}
             if errors == {ErrorCode.NONE}:
-                self._observer.offsets_committed(self._group_id, commit)
+                self._observer.offsets_committed(self.group_id, commit)
         return self._followed(super().receive(now, source, message))
 
     def fire(self, now: Instant, timer: str) -> list[Effect]:

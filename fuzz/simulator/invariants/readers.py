@@ -102,7 +102,7 @@ class ObservedReaders:
         """Return what is committed when OffsetFetch is sent."""
         return self._offsets.snapshot(broker_id, group)
 
-    def offsets_fetched(self, token: object, offsets: dict[int, int]) -> None:
+    def offsets_fetched(self, reader: str, token: object, offsets: dict[int, int]) -> None:
         """Check the committed offsets in a response."""
         assert isinstance(token, Snapshot)
         if any(offset > 0 for offset in offsets.values()):

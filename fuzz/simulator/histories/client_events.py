@@ -136,7 +136,8 @@ def _place(partition: int) -> dict[str, Any]:
 
 
 def _values(body: ProduceRequest) -> Iterator[tuple[int, str]]:
-    for topic in body.topic_data:
+    """Yield partition and value of each record for `TOPIC`."""
+    for topic in (topic for topic in body.topic_data if topic.name == TOPIC):
         for part in topic.partition_data:
             for position, _ in batch_headers(data := part.records or b""):
                 for record in decode_records(data, position)[1]:

@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.fuzz.simulator.client_events import LinkObserver
 from highwater.fuzz.simulator.clients.load import GROUP, Clients, Consumer
 from highwater.fuzz.simulator.clients.transactions import TRANSACTION_TIMEOUT_MS
 from highwater.fuzz.simulator.cluster import TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.faults import Injector
+from highwater.fuzz.simulator.histories.client_events import LinkObserver
+from highwater.fuzz.simulator.histories.replica_reads import EVERYTHING, batches_of, committed_data, data_of
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.invariants.violations import ViolationError
 from highwater.fuzz.simulator.kept_seeds import KeptSeed
@@ -26,19 +27,15 @@ from highwater.reference.broker import Broker
 from highwater.reference.drivers.simulation.world import Host
 from highwater.reference.effects import Request, Response, broker_peer
 from highwater.reference.replication.partition import Partition, Role
-from highwater.reference.storage.producer_state import read_marker
-from highwater.reference.wire.records import BatchHeader, batch_headers, decode_records
 from highwater.spec.formats.history import Config, Event, HistoryWriter
 
 READ_EVERY_MS: Final = 100
 WINDOW: Final = 200
 RECENT: Final = 10
 """How many offsets a read covers: `WINDOW` every `READ_EVERY_MS`, `RECENT` when a replica changes."""
-EVERYTHING: Final = 1 << 26
 AFTER_PATIENCE_MS: Final = 500
 AWAY_MS: Final = 2_500
 CANDIDATE: Final = re.compile(r"(\d+) may be elected")
-Records = list[tuple[int, str]]
 
 
 def record(seed: KeptSeed, path: Path, *, off: bool = True) -> Path:
@@ -232,14 +229,14 @@ class Recorder:
         where = {"topic": TOPIC, "partition": replica.partition, "node": str(broker_id)}
         leads = replica.role is Role.LEADER
         where |= {"position": start} | ({"leader_epoch": replica.leader_epoch} if leads else {})
-        batches = list(_batches(replica, start, end))
-        response = {"high_watermark": end, "value": _data(batches)}
+        batches = list(batches_of(replica, start, end))
+        response = {"high_watermark": end, "value": data_of(batches)}
         self._operation("fetch", where | {"isolation": "read_uncommitted"}, **response)
         if self._cluster.settings.clients.transactional:
             last_stable_offset = log.producers.last_stable_offset(end)
             response |= {
                 "last_stable_offset": last_stable_offset,
-                "value": _read_committed(batches, last_stable_offset),
+                "value": committed_data(batches, last_stable_offset),
             }
             self._operation("fetch", where | {"isolation": "read_committed"}, **response)
         if leads:
@@ -264,45 +261,12 @@ class Recorder:
         for broker_id, replica in self._replicas():
             start, end = replica.log.log_start_offset, replica.log.log_end_offset
             where = {"topic": TOPIC, "partition": replica.partition, "node": str(broker_id)}
-            response = {"value": _data(list(_batches(replica, start, end))), "high_watermark": replica.high_watermark}
+            response = {
+                "value": data_of(list(batches_of(replica, start, end))),
+                "high_watermark": replica.high_watermark,
+            }
             self._operation("log_dump", where, position=start, **response)
 
 
 def _named(partitions: frozenset[tuple[str, int]]) -> list[str]:
     return [f"{topic}-{number}" for topic, number in sorted(partitions)]
-
-
-def _batches(replica: Partition, start: int, end: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    while start < end:
-        data = replica.log.read(start, EVERYTHING, end, at_least_one=True)
-        if not data:
-            return
-        for position, header in batch_headers(data):
-            yield header, data[position : position + header.size]
-            start = header.next_offset
-
-
-def _data(batches: list[tuple[BatchHeader, bytes]]) -> Records:
-    return [
-        (record.offset, (record.value or b"").decode())
-        for header, batch in batches
-        if not header.is_control
-        for record in decode_records(batch)[1]
-    ]
-
-
-def _read_committed(batches: list[tuple[BatchHeader, bytes]], last_stable_offset: int) -> Records:
-    """Return what a read_committed consumer delivers: records below the last stable offset, except aborted ones."""
-    delivered: Records = []
-    undecided: dict[int, Records] = {}
-    for header, batch in batches:
-        marker = read_marker(batch) if header.is_control else None
-        if marker is not None:
-            decided = undecided.pop(header.producer_id, [])
-            delivered += decided if marker.committed else []
-        elif header.is_transactional and not header.is_control:
-            undecided.setdefault(header.producer_id, []).extend(_data([(header, batch)]))
-        else:
-            delivered += _data([(header, batch)])
-    shown = [*delivered, *(pair for records in undecided.values() for pair in records)]
-    return sorted(pair for pair in shown if pair[0] < last_stable_offset)

@@ -1,0 +1,49 @@
+"""Every run is audited: the auditor finds bugs with all invariants of the simulator switched off, and no others."""
+
+import pytest
+
+from highwater.commands.run_audit import audit_run
+from highwater.fuzz.schedule import Schedule
+from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.fuzz.simulator.invariants.all import Invariants
+from highwater.fuzz.simulator.search import run_seed
+from highwater.fuzz.tests.test_readers import BUGS, Bug
+
+FOUND_AS = {
+    "no_aborted_list": "truncated-after-read",
+    "no_stable_end": "truncated-after-read",
+    "lost_record": "poll-skip",
+    "end_below_epoch_start": "stale-read",
+    "forgotten_offsets": "forgotten-commit",
+}
+
+
+@pytest.mark.parametrize(
+    "bug", [bug for bug in BUGS if bug.plant.__name__ in FOUND_AS], ids=lambda bug: bug.plant.__name__
+)
+def test_the_audit_finds_a_bug_without_any_invariant(monkeypatch: pytest.MonkeyPatch, bug: Bug) -> None:
+    violated = Invariants.violated
+
+    def only_the_audit(invariants: Invariants, invariant: str, message: str) -> None:
+        if invariant == "HistoryIsValid":
+            violated(invariants, invariant, message)
+
+    monkeypatch.setattr(Invariants, "violated", only_the_audit)
+    schedule = Schedule(seed=bug.seed, duration_ms=6_000, faults=bug.faults)
+    settings = Settings(load=bug.load)
+    control = run_seed(bug.seed, settings, schedule=schedule, audit=audit_run)
+    assert control.violation is None
+    assert control.audited > 1_000
+    bug.plant(monkeypatch)
+    violation = run_seed(bug.seed, settings, schedule=schedule, audit=audit_run).violation
+    assert violation is not None
+    assert violation.message.startswith(FOUND_AS[bug.plant.__name__]), str(violation)
+
+
+def test_recording_does_not_change_a_run() -> None:
+    settings = Settings(load=Load(producers=1, transactional=1, readers=2, group_readers=2), partitions=3)
+    plain, audited = run_seed(2, settings), run_seed(2, settings, audit=audit_run)
+    assert plain.violation is None
+    assert audited.violation is None
+    assert (plain.fingerprint, plain.events, plain.audited) == (audited.fingerprint, audited.events, 0)
+    assert audited.audited > 0
