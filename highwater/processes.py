@@ -1,7 +1,8 @@
 """Launch the processes of a cluster: start, signal and stop them by name, and leave none behind.
 
-`python -m highwater.processes` is the guardian. It reads process ids from standard input, one a line. The input ends
-when the launcher ends, even if it is killed; then the guardian kills the process group of each id.
+`python -m highwater.processes` is the guardian. It reads process ids from standard input, one a line; an id with a
+minus is forgotten. The input ends when the launcher ends, even if it is killed; then the guardian kills the process
+group of each id that it knows.
 """
 
 import contextlib
@@ -43,9 +44,15 @@ class Guardian:
         )
 
     def watch(self, pid: int) -> None:
+        self._write(pid)
+
+    def forget(self, pid: int) -> None:
+        """Kill no process of this id any more: it has ended."""
+        self._write(-pid)
+
+    def _write(self, number: int) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(b"%d\n" % pid)
-        self._process.stdin.flush()
+        os.write(self._process.stdin.fileno(), b"%d\n" % number)  # one write, so that threads may share the guardian
 
     def close(self) -> None:
         """End the guardian; it kills what still runs."""
@@ -154,7 +161,10 @@ def guard() -> None:
     """Kill the process groups whose ids standard input has, once it ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the launcher handles them; its end closes our input
         signal.signal(number, signal.SIG_IGN)
-    for pid in [int(line) for line in sys.stdin]:
+    known: set[int] = set()
+    for pid in map(int, sys.stdin):
+        known = known | {pid} if pid > 0 else known - {-pid}
+    for pid in known:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
 

@@ -1,6 +1,5 @@
 """Audit a history: read it, check every partition and the run, and describe findings with two witnesses."""
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +28,7 @@ from highwater.reports.rules.step_findings import StepFinding
 from highwater.reports.verdicts import AuditResult, Coverage, Finding, RuleRow, RuleVerdict
 from highwater.reports.witnesses import describe
 from highwater.spec.formats.history import Config, Event, begins_fault, kinds_of_faults
+from highwater.temporary import temporary_folder
 
 IN_MEMORY_BYTES: Final = 256 << 20
 """Bytes of NDJSON that are read into memory: about a million operations, which need as much memory again."""
@@ -74,8 +74,8 @@ def _place(where: Path | str, out: Path | None, shared: bool) -> Iterator[Path |
     if out is not None or not (large or shared):
         yield out
         return
-    with tempfile.TemporaryDirectory(prefix="highwater-audit-") as folder:
-        yield Path(folder) / "dataset"
+    with temporary_folder("audit-") as folder:
+        yield folder / "dataset"
 
 
 def audit_events(config: Config, events: Iterable[Event], name: str) -> AuditResult:

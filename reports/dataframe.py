@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,6 +21,7 @@ from highwater.reports.importers.jepsen_shape import ALONE, sound
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.verdicts import AuditResult
 from highwater.spec.formats.history import NEMESIS, OPERATIONS, Config, Event
+from highwater.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from highwater.reports.execution.partitions import Engine
@@ -57,8 +57,8 @@ def audit_dataframe(
     quarantine = Quarantine()
     columns = _columns(frame)
     opened = History("dataframe", _config(config), sound(_events(frame, columns), quarantine), quarantine)
-    with TemporaryDirectory(prefix="highwater-audit-") as folder:
-        return audit_history(ingest(NAME, out=out or Path(folder) / "dataset", opened=opened), NAME, engine)
+    with temporary_folder("audit-") as folder:
+        return audit_history(ingest(NAME, out=out or folder / "dataset", opened=opened), NAME, engine)
 
 
 def _config(config: Config | Mapping[str, Any] | None) -> Config:

@@ -12,7 +12,6 @@ multiple of the time of the last one.
 import pickle
 import shutil
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -36,6 +35,7 @@ from highwater.reports.ingest.events import Ingest
 from highwater.reports.verdicts import AuditResult
 from highwater.signals import TERMINATION_SIGNALS
 from highwater.spec.formats.history import Config
+from highwater.temporary import temporary_folder
 
 END: Final = "_SUCCESS"
 POLL_INTERVAL_S: Final = 0.2
@@ -106,8 +106,8 @@ def _checkpoint_folder(checkpoint: Path | None) -> Iterator[Path]:
         checkpoint.mkdir(parents=True, exist_ok=True)
         yield checkpoint
         return
-    with tempfile.TemporaryDirectory(prefix="highwater-follow-") as place:
-        yield Path(place)
+    with temporary_folder("follow-") as place:
+        yield place
 
 
 @contextmanager

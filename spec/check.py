@@ -9,7 +9,6 @@ Results are cached in the user's cache folder under a hash of modules, configura
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -36,6 +35,7 @@ from highwater.spec.tlc.counterexample import format_counterexample
 from highwater.spec.tlc.messages import TlcResult
 from highwater.spec.tlc.parallel import in_parallel
 from highwater.spec.tlc.run import Options, Progress, run_tlc
+from highwater.temporary import temporary_folder
 from highwater.toolchain import cache_folder, tlc_jar
 
 TIMEOUT_S: Final = 3600
@@ -304,8 +304,7 @@ def run_task(task: Task, options: Options, on_progress: Callable[[Progress], Non
     """Run TLC on a task, without the cache; UsageError if it cannot parse or evaluate a module."""
     config = task.config()
     reached = () if task.mutant else task.model.reached
-    with tempfile.TemporaryDirectory(prefix="highwater-cfg-") as name:
-        folder = Path(name)
+    with temporary_folder("cfg-") as folder:
         module = task.model.path
         if reached:
             module = folder / "Situations.tla"

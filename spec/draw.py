@@ -4,11 +4,9 @@ The text of a whole state is too long for a box, so both show only the changes o
 """
 
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 from typing import Final
 
 from highwater.errors import UsageError, Verdict
@@ -23,6 +21,7 @@ from highwater.spec.tlc.counterexample import (
 )
 from highwater.spec.tlc.messages import parse_conjuncts
 from highwater.spec.tlc.run import Options, run_tlc
+from highwater.temporary import temporary_folder
 
 LINE: Final = 15  # height of a line of text, pixels
 CHARACTER: Final = 6.7  # average width of a character, pixels
@@ -166,8 +165,7 @@ def first_states(model: Model, limit: int) -> Graph:
 
 def _explore(model: Model, depth: int) -> Graph:
     config = with_constants(model.config(), model.mutants, where=f"manifest.toml, {model.name}")
-    with tempfile.TemporaryDirectory(prefix="highwater-draw-") as name:
-        folder = Path(name)
+    with temporary_folder("draw-") as folder:
         module = folder / "Near.tla"
         module.write_text(
             f'---- MODULE Near ----\nEXTENDS {model.path.stem}\nNearTheStart == TLCGet("level") < {depth}\n====\n'

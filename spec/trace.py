@@ -7,7 +7,6 @@ validated separately.
 
 import re
 import shutil
-import tempfile
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +25,7 @@ from highwater.spec.refusal import Conjunct, false_conjuncts
 from highwater.spec.tlc.messages import CannotEvaluateError, TlcResult
 from highwater.spec.tlc.run import Options, run_tlc
 from highwater.spec.tlc.values import Function, Value, parse, to_tla
+from highwater.temporary import temporary_folder
 
 # --------------------------------------------------------------------------------------------------
 # Merge the traces of a cluster's processes, `NODE.LIFE.ndjson` in one folder, by the host's monotonic clock.
@@ -367,8 +367,8 @@ def _run(
 ) -> TlcResult:
     """Run TLC on a trace; `changed` is the name and the text of a module to use instead of the one of the project."""
     module = _trace_module(model)
-    with tempfile.TemporaryDirectory(prefix="highwater-trace-") as folder:
-        run = Path(folder) / "Run.tla"
+    with temporary_folder("trace-") as folder:
+        run = folder / "Run.tla"
         run.write_text(text(module=module.stem, shown=shown))
         config = shutil.copy(module.with_suffix(".cfg"), folder)
         if changed:

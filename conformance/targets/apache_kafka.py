@@ -6,7 +6,6 @@ Heaps of 256 MB, few threads and sessions of seconds: chosen for a machine with 
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from highwater.errors import UsageError
 from highwater.ports import Ports
 from highwater.processes import Processes
 from highwater.releases import NEWEST, fetch_release, release_number
+from highwater.temporary import make_folder
 from highwater.toolchain import java
 
 TOOL_TIMEOUT_S: Final = 60.0
@@ -94,7 +94,7 @@ class ApacheKafka:
         mechanisms = (PLAIN, SCRAM) if release_number(version) >= SCRAM_USERS_SINCE else (PLAIN,)
         self._login = SaslListener(f"127.0.0.1:{self._logins[0]}", "highwater", "highwater-secret", mechanisms)
         self.sasl = self._login if self._kraft else None
-        self.folder = Path(tempfile.mkdtemp(prefix="highwater-kafka-"))
+        self.folder = make_folder("kafka-")
         self.nodes = Processes(self.folder, self._write_configs())
         try:
             self._start_all()

@@ -21,6 +21,7 @@ from highwater.conformance.targets.external import ExternalTarget
 from highwater.errors import UsageError
 from highwater.ports import Ports
 from highwater.processes import Processes
+from highwater.temporary import make_folder
 
 NISSHI: Final = "0.8.1"
 TANSU: Final = "0.6.0"
@@ -43,7 +44,7 @@ class Tansu(ExternalTarget):
         url = f"tcp://{address}"
         line = [str(program), "broker", "--listener-url", url, "--advertised-listener-url", url]
         line += ["--storage-engine", "memory://highwater/", "--cluster-id", "highwater"]
-        self._folder = Path(tempfile.mkdtemp(prefix=f"highwater-{name}-"))
+        self._folder = make_folder(f"{name}-")
         self._nodes = Processes(self._folder, {NODE: line})
         try:
             self._nodes.start(NODE)

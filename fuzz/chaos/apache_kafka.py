@@ -1,7 +1,6 @@
 """Launches Apache Kafka for a chaos run with a proxy before every broker and controller, and before ZooKeeper."""
 
 import re
-import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from highwater.fuzz.chaos.network.packets import Packets
 from highwater.fuzz.chaos.settings import SESSION, kraft_settings, settings_of_node
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.ports import Ports
+from highwater.temporary import temporary_folder
 
 SESSION_MS: Final = 3_000
 CONNECT_MS: Final = 30_000
@@ -34,7 +34,7 @@ def open_apache_kafka(
     """Launch the cluster and return it with its faults; `stack` closes everything that was started."""
     is_kraft = target.is_kraft
     proxied = _ProxiedSettings(schedule, stack, is_kraft=is_kraft)
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-chaos-")))
+    folder = stack.enter_context(temporary_folder("chaos-"))
     clocks = Clocks(folder, target.nodes) if instruments.clocks else None
     if instruments.disks:
         proxied.disks = mount_disks(folder, map(str, range(1, target.brokers + 1)), stack)

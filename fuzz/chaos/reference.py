@@ -1,6 +1,5 @@
 """Launches the reference for a chaos run with a proxy before every broker and before the metadata store."""
 
-import tempfile
 import tomllib
 from contextlib import ExitStack
 from functools import partial
@@ -18,6 +17,7 @@ from highwater.fuzz.chaos.network.packets import Packets
 from highwater.fuzz.chaos.settings import reference_settings, settings_of_node
 from highwater.fuzz.schedule import Schedule
 from highwater.ports import Ports
+from highwater.temporary import temporary_folder
 
 QUICK: Final = {"metadata_store_session_timeout_ms": 2_000, "replica_lag_time_max_ms": 3_000}
 SESSION_MS: Final = 3_000
@@ -29,7 +29,7 @@ def open_reference(
 ) -> ChaosCluster:
     """Launch the cluster and return it with its faults; `stack` closes everything that was started."""
     brokers = target.brokers
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-chaos-")))
+    folder = stack.enter_context(temporary_folder("chaos-"))
     links = stack.enter_context(Links(folder, schedule.seed))
     ports = Ports(brokers + 1)
     stack.callback(ports.release)

@@ -13,7 +13,6 @@ import select
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from highwater.reference.client.cluster import ClusterClient
 from highwater.reference.configuration.broker import ZOOKEEPER
 from highwater.reference.configuration.properties import broker_config
 from highwater.reference.drivers.files import META, read_identity
+from highwater.temporary import make_folder
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 6.0
@@ -95,7 +95,7 @@ class Cluster:
     ) -> None:
         self._trace = ["--trace", str(trace)] if trace else []
         self._temporary = folder is None
-        self.folder = folder or Path(tempfile.mkdtemp(prefix="highwater-"))
+        self.folder = folder or make_folder("cluster-")
         self._ports = Ports(size + 1)
         store_port, *ports = self._ports
         if port:

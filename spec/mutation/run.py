@@ -11,11 +11,9 @@ import hashlib
 import os
 import random
 import re
-import tempfile
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -28,6 +26,7 @@ from highwater.spec.models import CONTRACTS, FAST, FOLDER, Model, load_models, m
 from highwater.spec.mutation.changes import Change, changes
 from highwater.spec.tlc.parallel import in_parallel
 from highwater.spec.tlc.run import TIMED_OUT
+from highwater.temporary import temporary_folder
 from highwater.toolchain import cache_folder, tlc_jar
 
 EQUIVALENT: Final = FOLDER / "equivalent_mutants.toml"
@@ -185,8 +184,7 @@ def _judge(change: Change, models: Sequence[Model], limit_s: float) -> Outcome:
     undecided: list[str] = []
     counts: list[str] = []
     seconds = 0.0
-    with tempfile.TemporaryDirectory(prefix="highwater-mutant-") as name:
-        folder = Path(name)
+    with temporary_folder("mutant-") as folder:
         for path in {path for model in models for path in modules_of(model.path)}:
             (folder / path.name).write_text(change.text if path.stem == change.module else path.read_text())
         for model in models:

@@ -8,7 +8,6 @@ the form that `explicit.py` defines, without history variables; the initial stat
 """
 
 import re
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from highwater.spec.proofs.language import Protocol
 from highwater.spec.tlc.messages import TlcResult
 from highwater.spec.tlc.run import Options, run_tlc
 from highwater.spec.tlc.values import Function, parse, to_tla
+from highwater.temporary import temporary_folder
 
 SPEC: Final = Path(__file__).parents[1]
 PRINTED: Final = re.compile(r'^<<\s*"(?:STATE|STEP)",', re.MULTILINE)
@@ -108,7 +108,7 @@ def tla_states(protocol: Protocol, variables: list[str], constants: Mapping[str,
     """Return the states that TLC finds, printed by an invariant that is always true."""
     core = core_module(protocol)
     record = ", ".join(f"{name} |-> {name}" for name in variables)
-    with tempfile.TemporaryDirectory(prefix="highwater-core-") as scratch:
+    with temporary_folder("core-") as scratch:
         module, config = Path(scratch, "Shown.tla"), Path(scratch, "Shown.cfg")
         module.write_text(
             f"---- MODULE Shown ----\nEXTENDS {core.stem}, TLC\n"
@@ -136,7 +136,7 @@ def _tla_steps(protocol: Protocol, states: Sequence[Function]) -> set[tuple[int,
         initial=" /\\ ".join(f"{name} = Samples[n].{name}" for name in names),
         record=", ".join(f"{name} |-> {name}" for name in names),
     )
-    with tempfile.TemporaryDirectory(prefix="highwater-core-") as scratch:
+    with temporary_folder("core-") as scratch:
         module, config = Path(scratch, "Sampled.tla"), Path(scratch, "Sampled.cfg")
         module.write_text(text)
         given = "".join(f"    {name} = {name}\n" for name in members)

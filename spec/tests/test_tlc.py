@@ -1,8 +1,13 @@
 """Run TLC on specs of a few lines, with every possible result."""
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -131,3 +136,36 @@ def test_an_interruption_stops_every_run(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         in_parallel(forever, range(4), jobs=2)
     assert sorted(begun) == [0, 1]
+
+
+def is_running(folder: Path) -> bool:
+    """Return whether a TLC runs on a module of the folder."""
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if b"tlc2.TLC" in (words := line.read_bytes()) and bytes(folder) in words:
+                return True
+    return False
+
+
+def await_that(condition: Callable[[], bool]) -> None:
+    while not condition():  # the time limit of the tests ends it
+        time.sleep(0.05)
+
+
+def test_tlc_ends_when_its_program_is_killed(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from highwater.spec.tlc.run import run_tlc, Options; import sys;"
+        "run_tlc(Path(sys.argv[1]), Path(sys.argv[1]).with_suffix('.cfg'), Options(small=True))"
+    )
+    module = tmp_path / "Tiny.tla"
+    module.write_text(COUNT_FOR_EVER + "====\n")
+    module.with_suffix(".cfg").write_text("INIT Init\nNEXT Next\n")
+    program = subprocess.Popen([sys.executable, "-c", code, str(module)])
+    try:
+        await_that(lambda: is_running(tmp_path))
+        program.kill()
+        program.wait()
+        await_that(lambda: not is_running(tmp_path))
+    finally:
+        program.kill()
+        program.wait()

@@ -1,19 +1,22 @@
 """Run TLC in a separate process. A time-out, a kill or a JVM that runs out of memory is `unknown`, never `valid`."""
 
+import atexit
 import hashlib
 import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+from highwater.processes import Guardian
 from highwater.spec.tlc.messages import PROGRESS, Messages, TlcResult, counts_in, read_frames, to_result
+from highwater.temporary import temporary_folder
 from highwater.toolchain import cache_folder, java, tlc_jar
 
 QUIET_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -76,8 +79,10 @@ def run_tlc(
     """
     options = options or Options()
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="highwater-tlc-") as scratch:
-        process = _start(module, config, options, Path(scratch))
+    with temporary_folder("tlc-") as scratch:
+        guardian = _guardian()  # before TLC: it takes a moment to start
+        process = _start(module, config, options, scratch)
+        guardian.watch(process.pid)
         _running.add(process)
         timed_out = threading.Event()
 
@@ -90,10 +95,11 @@ def run_tlc(
         try:
             messages = _read_output(process, started, on_progress)
             code = process.wait()
-            _keep_classes(Path(scratch))
+            _keep_classes(scratch)
         finally:
             timer.cancel()
             _kill(process)
+            guardian.forget(process.pid)
             _running.discard(process)
     if process in _stopped:
         _stopped.discard(process)
@@ -102,6 +108,14 @@ def run_tlc(
     return to_result(
         messages, code, timeout_reason, module, time.monotonic() - started, simulated=options.simulate is not None
     )
+
+
+@cache
+def _guardian() -> Guardian:
+    """Return the process that kills TLC if this one is killed; it ends with this one."""
+    guardian = Guardian()
+    atexit.register(guardian.close)
+    return guardian
 
 
 def _start(module: Path, config: Path, options: Options, scratch: Path) -> subprocess.Popen[str]:

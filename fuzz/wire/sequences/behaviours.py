@@ -19,6 +19,7 @@ from highwater.spec.draw import read_dot
 from highwater.spec.models import CONTRACTS, FOLDER, modules_of, with_constants
 from highwater.spec.tlc.run import Options, run_tlc
 from highwater.spec.tlc.values import parse
+from highwater.temporary import temporary_folder
 
 FOLDER_OF_WALKS: Final = Path(__file__).parent
 
@@ -85,8 +86,7 @@ def behaviours(bounds: Bounds) -> Behaviours:
 
 
 def _explored(module: Path, config: str, spec: Path) -> Behaviours:
-    with tempfile.TemporaryDirectory(prefix="highwater-walks-") as name:
-        folder = Path(name)
+    with temporary_folder("walks-") as folder:
         (folder / "walk.cfg").write_text(config)
         options = Options(small=True, library=(CONTRACTS, spec), dump=folder / "states", timeout_s=TIMEOUT_S)
         outcome = run_tlc(module, folder / "walk.cfg", options)

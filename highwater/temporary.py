@@ -1,0 +1,78 @@
+"""Temporary folders that disappear even if the process that made them is killed.
+
+Python removes a temporary folder when its block ends, which SIGKILL prevents.  So all temporary folders of a process
+are in one, which it holds locked while it runs; the first one that a later process makes also removes those that nobody
+holds any more.
+"""
+
+import atexit
+import ctypes
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+LOCK: Final = "lock"
+MOUNTS: Final = Path("/proc/self/mounts")
+MNT_DETACH: Final = 2
+
+_owned: dict[int, tuple[Path, IO[str]]] = {}  # by process, since a fork has folders of its own: folder and locked file
+
+
+@contextmanager
+def temporary_folder(prefix: str = "") -> Iterator[Path]:
+    """Yield a new, empty folder that is removed when the block ends."""
+    folder = make_folder(prefix)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_folder(prefix: str = "") -> Path:
+    """Return a new, empty folder that is removed when this process ends, unless the caller removes it before."""
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=_folder_of_this_process()))
+
+
+def _folder_of_this_process() -> Path:
+    if os.getpid() not in _owned:
+        _owned.clear()
+        root = Path(tempfile.gettempdir()) / f"highwater-{os.getuid()}"
+        root.mkdir(mode=0o700, exist_ok=True)
+        with (root / LOCK).open("w") as all_folders:
+            fcntl.flock(all_folders, fcntl.LOCK_EX)  # another process must not see ours before it is locked
+            _remove_abandoned(root)
+            folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=root))
+            lock = (folder / LOCK).open("w")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        _owned[os.getpid()] = folder, lock
+        atexit.register(_remove_own, os.getpid())
+    return _owned[os.getpid()][0]
+
+
+def _remove_own(pid: int) -> None:
+    if os.getpid() == pid and pid in _owned:
+        _remove(_owned[pid][0])
+
+
+def _remove_abandoned(root: Path) -> None:
+    """Remove the folders whose owner was killed."""
+    for folder in root.iterdir():
+        # An OSError: it is locked, or has just been removed.
+        with suppress(OSError), (folder / LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, after unmounting what is mounted in it."""
+    with suppress(OSError):
+        places = [line.split()[1] for line in MOUNTS.read_text().splitlines()]
+        for place in places:
+            if Path(place).is_relative_to(folder):
+                ctypes.CDLL(None).umount2(os.fsencode(place), MNT_DETACH)
+    shutil.rmtree(folder, ignore_errors=True)

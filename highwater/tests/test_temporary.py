@@ -1,0 +1,51 @@
+"""Temporary folders: none is left by a process that ends, and none for long by one that is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MAKE = "import highwater.temporary as t; f = t.make_folder('x-'); (f / 'data').write_text('1'); print(f, flush=True)"
+WAIT = f"{MAKE}; import sys; sys.stdin.read()"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "TMPDIR": str(tmp_path)}
+
+
+def run(code: str, environment: dict[str, str]) -> Path:
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return Path(ran.stdout.strip())
+
+
+def test_a_process_that_ends_leaves_no_folder(elsewhere: dict[str, str]) -> None:
+    folder = run(MAKE, elsewhere)
+    assert folder.parent.parent == Path(elsewhere["TMPDIR"]) / f"highwater-{os.getuid()}"
+    assert not folder.parent.exists()
+
+
+def test_the_next_process_removes_the_folders_of_killed_ones_only(elsewhere: dict[str, str]) -> None:
+    killed, running = (
+        subprocess.Popen(
+            [sys.executable, "-c", WAIT], env=elsewhere, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    )
+    try:
+        assert killed.stdout is not None
+        assert running.stdout is not None
+        left, kept = Path(killed.stdout.readline().strip()), Path(running.stdout.readline().strip())
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert (left / "data").exists()
+        run(MAKE, elsewhere)
+        assert not left.parent.exists()
+        assert (kept / "data").exists()
+    finally:
+        for process in (killed, running):
+            process.kill()
+            process.communicate()
