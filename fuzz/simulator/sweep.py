@@ -57,7 +57,7 @@ def simulate(
         "events_per_second": round(found.events_per_second),
         "simulated_seconds": round(sum(result.simulated_ms for result in found.results) / 1000, 1),
         "acknowledged": sum(result.acked for result in found.results),
-        "audited": sum(result.audited for result in found.results),
+        "audited": sum(result.audited for result in found.results) if audit is not None else None,
         "seen": found.coverage(),
         "findings": findings,
     }
@@ -76,9 +76,10 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     verdict = f"{len(summary['findings'])} violated an invariant" if summary["findings"] else "clean"
     for line in coverage_lines(summary["seen"], summary["seeds"]):
         typer.echo(line)
+    count = summary["audited"]
+    audited = "not audited (pip install 'highwater[audit]')" if count is None else f"{count:,} operations audited"
     speed = f"{summary['events_per_second']:,} events/s, " if "events_per_second" in summary else ""
     typer.echo(
         f"{summary['seeds']} seeds, {summary['events']:,} events, {summary['simulated_seconds']:,} simulated seconds, "
-        f"{speed}{summary['acknowledged']:,} records acknowledged, {summary['audited']:,} client operations audited: "
-        f"{verdict}"
+        f"{speed}{summary['acknowledged']:,} records acknowledged, {audited}: {verdict}"
     )

@@ -8,6 +8,7 @@ import typer
 if TYPE_CHECKING:
     from highwater.fuzz.schedule import Schedule
     from highwater.fuzz.simulator.cluster import Settings
+    from highwater.fuzz.simulator.search import Audit
 
 
 def simulate_command(
@@ -71,13 +72,20 @@ def simulate_command(
 
         summary = sweep(chosen, settings, out, master=master, jobs=jobs, quiet=json_)
     else:
-        from highwater.commands.run_audit import audit_run
-
         summary = simulate(
-            chosen, settings, schedule=given_schedule, jobs=jobs, quiet=json_, keep=keep, audit=audit_run
+            chosen, settings, schedule=given_schedule, jobs=jobs, quiet=json_, keep=keep, audit=_auditor()
         )
     print_summary(summary, as_json=json_)
     raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+
+
+def _auditor() -> "Audit | None":
+    """Return the audit of a run, None if the packages that it needs are not installed."""
+    try:
+        from highwater.commands.run_audit import audit_run
+    except ModuleNotFoundError:
+        return None
+    return audit_run
 
 
 def _check_together(*rows: tuple[object, str, str]) -> None:

@@ -148,6 +148,7 @@ def test_spark_finds_the_same_in_divided_partitions(
     assert audit(dataset, engine=spark) == here
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 def test_spark_finds_the_same_at_an_address(dataset: Path, here: AuditResult, spark: Engine) -> None:
     """The driver reads an address with Hadoop, and Python workers read slices of large partitions with pyarrow."""

@@ -59,6 +59,7 @@ def python(tmp_path: Path) -> str:
     return str(link)
 
 
+@pytest.mark.long
 def test_spark_submit_decides_the_master_and_the_settings(tmp_path: Path, python: str) -> None:
     pyspark = pytest.importorskip("pyspark")
     script = tmp_path / "show.py"
