@@ -89,6 +89,7 @@ class Injector:
         if fault.for_ms:
             self._world.schedule(fault.for_ms, partial(self._end, number))
         self._situations.add(fault.kind)
+        self._invariants.meetings.began(fault.kind, self._world.now_ms, fault.for_ms)
 
     def _end(self, number: int) -> None:
         for undo in self._undo.pop(number, []):

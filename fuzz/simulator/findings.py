@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from highwater.fuzz.schedule import Schedule, shrink, write_schedule
 from highwater.fuzz.simulator.cluster import Settings
-from highwater.fuzz.simulator.invariants.all import LOADS
+from highwater.fuzz.simulator.invariants.loads import LOADS
 from highwater.fuzz.simulator.invariants.violations import Violation
 from highwater.fuzz.simulator.search import Audit, SeedResult, run_seed
 from highwater.fuzz.simulator.swarm import KINDS

@@ -48,6 +48,7 @@ from highwater.fuzz.simulator.faults import Injector
 from highwater.fuzz.simulator.histories.client_history import ClientHistory, config_of
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violation, ViolationError
+from highwater.fuzz.simulator.meetings import Pair
 from highwater.fuzz.simulator.progress import check_progress
 from highwater.fuzz.simulator.swarm import draw_schedule, settings_of
 from highwater.reference.drivers.simulation.world import World
@@ -74,6 +75,7 @@ class SeedResult:
     `acked` counts acknowledged records, and confirmed transactions of transactional producers. `steps` is empty unless
     the run was traced. `faults` are the lines of the injector's log. `transaction` are lines about the transaction that
     a violation concerns, if the run was traced. `audited` counts the operations that the audit read.
+    `pairs` are faults, kinds of clients and requests that met.
     """
 
     seed: int
@@ -88,6 +90,7 @@ class SeedResult:
     steps: list[Step] = field(default_factory=list)
     transaction: list[str] = field(default_factory=list)
     audited: int = 0
+    pairs: set[Pair] = field(default_factory=set)
 
     @property
     def trace_hash(self) -> str:
@@ -169,6 +172,7 @@ def _run_seed(
         seed, world.events, world.now_ms, sum(writer.acked for writer in clients.writers), world.fingerprint,
         schedule, violation, injector.log, invariants.situations, world.steps,
         invariants.transaction_messages.about(violation.message) if violation is not None else [], audited.operations,
+        invariants.meetings.pairs(),
     )  # fmt: skip
     return result, world
 
@@ -202,6 +206,10 @@ class Sweep:
         for result in self.results:
             seeds.update(result.situations.keys())
         return dict(sorted(seeds.items(), key=lambda item: (-item[1], item[0])))
+
+    def pairs(self) -> Counter[Pair]:
+        """Return for each pair the number of seeds in which it met."""
+        return Counter(pair for result in self.results for pair in result.pairs)
 
     @property
     def events_per_second(self) -> float:

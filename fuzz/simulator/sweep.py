@@ -22,7 +22,9 @@ def simulate(
     """
     from highwater.fuzz.simulator.findings import find_smallest, options
     from highwater.fuzz.simulator.kept_seeds import KeptSeed, write_kept_seed
+    from highwater.fuzz.simulator.meetings import pair_lines
     from highwater.fuzz.simulator.search import sweep_parallel
+    from highwater.fuzz.simulator.swarm import KINDS
     from highwater.results import new_folder, progress
 
     with progress("simulating", len(seeds), quiet=quiet) as step:
@@ -59,6 +61,7 @@ def simulate(
         "acknowledged": sum(result.acked for result in found.results),
         "audited": sum(result.audited for result in found.results) if audit is not None else None,
         "seen": found.coverage(),
+        "pairs": list(pair_lines(found.pairs(), KINDS)),
         "findings": findings,
     }
 
@@ -68,7 +71,7 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         typer.echo(msgspec.json.encode(summary).decode())
         return
-    from highwater.fuzz.simulator.findings import coverage_lines
+    from highwater.fuzz.simulator.findings import ENOUGH_SEEDS, coverage_lines
 
     for finding in summary["findings"]:
         for line in finding.get("lines", [f"seed {finding['seed']}: {finding['message']}: {finding['replay']}"]):
@@ -76,6 +79,10 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     verdict = f"{len(summary['findings'])} violated an invariant" if summary["findings"] else "clean"
     for line in coverage_lines(summary["seen"], summary["seeds"]):
         typer.echo(line)
+    if summary["seeds"] >= ENOUGH_SEEDS and "pairs" in summary:
+        typer.echo("pairs of a fault, a kind of client and a request that met in a run:")
+        for line in summary["pairs"]:
+            typer.echo(line)
     count = summary["audited"]
     audited = "not audited (pip install 'highwater[audit]')" if count is None else f"{count:,} operations audited"
     speed = f"{summary['events_per_second']:,} events/s, " if "events_per_second" in summary else ""

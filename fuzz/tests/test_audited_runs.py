@@ -3,7 +3,7 @@
 import pytest
 
 from highwater.commands.run_audit import audit_run
-from highwater.fuzz.schedule import Schedule
+from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.cluster import Load, Settings
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.search import run_seed
@@ -47,3 +47,10 @@ def test_recording_does_not_change_a_run() -> None:
     assert audited.violation is None
     assert (plain.fingerprint, plain.events, plain.audited) == (audited.fingerprint, audited.events, 0)
     assert audited.audited > 0
+
+
+def test_a_member_that_was_killed_numbers_its_requests_from_the_start() -> None:
+    """A response to its new life was once taken for one to a request of the former life."""
+    kill = Fault(at_ms=2_452, for_ms=166, kind="kill", nodes=("member:1",))
+    schedule = Schedule(seed=164, duration_ms=6_000, faults=(kill,))
+    assert run_seed(164, Settings(swarm=True), schedule=schedule, audit=audit_run).violation is None

@@ -9,7 +9,7 @@ import pytest
 from highwater.errors import UsageError
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.cluster import Load, Settings
-from highwater.fuzz.simulator.invariants.all import LOADS
+from highwater.fuzz.simulator.invariants.loads import LOADS
 from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.fuzz.simulator.search import SeedResult, run_seed, sweep_parallel
 from highwater.fuzz.simulator.swarm import draw_load, draw_schedule, settings_of

@@ -88,6 +88,14 @@ class LinkObserver:
         else:
             self._write_event(process, "info", operation.f, node=_node(source), **fields)
 
+    def crashed(self, client: str) -> None:
+        """Forget the open requests of a client: its next life numbers its requests from the start again."""
+        for key in [key for key in self._requests if key[0] == client]:
+            process, request, fields = self._requests.pop(key)
+            if process in self._open:
+                del self._open[process]
+                self._write_event(process, "info", OPERATIONS[type(request)].f, **fields)
+
     # -- records -----------------------------------------------------------------------------------
 
     def _on_values_sent(self, source: str, body: ProduceRequest) -> None:

@@ -165,6 +165,7 @@ class ClientHistory:
 
     def _crashed(self, name: str) -> None:
         self.nemesis("kill", node=name.removeprefix("broker:"))
+        self._links.crashed(name)
         if self._fetchable.pop(name, None) is not None:
             self._write(name, "info", "crash")
 

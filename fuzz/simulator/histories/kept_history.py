@@ -163,6 +163,7 @@ class Recorder:
 
     def _crashed(self, name: str) -> None:
         self.nemesis("kill", node=name.removeprefix("broker:"))
+        self._links.crashed(name)
         if self._fetchable.pop(name, None) is not None:
             self._event(name, "info", "crash")
 

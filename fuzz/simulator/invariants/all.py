@@ -1,21 +1,19 @@
 """Check all invariants of a simulated cluster after each event of its world."""
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
 
 from highwater.fuzz.simulator.clients.load import Clients, Consumer, Observers
 from highwater.fuzz.simulator.cluster import (
-    CLASSIC,
     OFFSETS_TOPIC,
     OUTPUT_TOPIC,
     TOPIC,
     TRANSACTIONS_TOPIC,
-    Load,
     SimulatedCluster,
 )
 from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets
 from highwater.fuzz.simulator.invariants.contents import CommittedContents, CommittedLog
 from highwater.fuzz.simulator.invariants.groups import ObservedGroup
+from highwater.fuzz.simulator.invariants.loads import loads_of
 from highwater.fuzz.simulator.invariants.metadata import StoredState
 from highwater.fuzz.simulator.invariants.old_consumers import ObservedOldConsumers
 from highwater.fuzz.simulator.invariants.readers import ObservedReaders
@@ -24,28 +22,13 @@ from highwater.fuzz.simulator.invariants.replication import ReplicaState, Replic
 from highwater.fuzz.simulator.invariants.transactions import ObservedTransactions
 from highwater.fuzz.simulator.invariants.transforms import ObservedTransform
 from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violation, ViolationError
+from highwater.fuzz.simulator.meetings import Meetings
 from highwater.fuzz.simulator.transaction_messages import TransactionMessages
 from highwater.reference.broker import Broker
 from highwater.reference.drivers.simulation.world import Host
-from highwater.reference.effects import STORE
+from highwater.reference.effects import STORE, Request
 from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.replication.states import PartitionState
-
-LOADS: Final[dict[str, Callable[[Load], object]]] = {
-    "idempotent producers": lambda load: load.idempotent,
-    "transactions": lambda load: load.transactional,
-    "a group": lambda load: load.members,
-    "transactions and a group": lambda load: load.transactional and load.members,
-    "assigned readers": lambda load: load.readers,
-    "readers in a group": lambda load: load.group_readers,
-    "classic transform": lambda load: load.transforms == CLASSIC,
-    "transform as in KIP-890": lambda load: load.transforms not in {"", CLASSIC},
-    "an administrator": lambda load: load.administrator,
-    "topic deletions": lambda load: load.deletes or load.moves_side,
-    "an intruder": lambda load: load.intruder,
-    "consumers as in 0.7": lambda load: load.old_consumers,
-}
-"""Kinds of clients that a run may have, counted like situations."""
 
 
 class Invariants:
@@ -59,10 +42,9 @@ class Invariants:
         self.last_node = ""
         settings = cluster.settings
         self._clients = settings.clients
-        self.situations = SituationCounts(
-            dict.fromkeys((kind for kind, met in LOADS.items() if met(settings.clients)), 1)
-        )
+        self.situations = SituationCounts(dict.fromkeys(loads_of(settings.clients), 1))
         self.transaction_messages = TransactionMessages()
+        self.meetings = Meetings(settings.clients)
         self._world.network.overhear = self._overhear
         self.unclean: set[int] = set()
         self.unreadable: set[int] = set()  # brokers with flipped bits on the disk; their logs are not checked
@@ -131,6 +113,8 @@ class Invariants:
 
     def _overhear(self, source: str, target: str, message: object) -> None:
         record_refusals(self.situations, message)
+        if isinstance(message, Request):
+            self.meetings.requested(type(message.body), self._world.now_ms)
         if self._cluster.tracing:
             self.transaction_messages.on_message(self._world.now_ms, source, target, message)
 
