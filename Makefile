@@ -48,6 +48,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m highwater.soak.rules --small
 	@$(BIN)/python -m highwater.soak.rule_mutants --mutants 40
 	@$(BIN)/python -m highwater.soak.power
+	@$(BIN)/python -m highwater.soak.simulator_power
 	@$(BIN)/python -m highwater.soak.planted_anomalies --ops 100000
 	@$(BIN)/python -m highwater.soak.guard_histories
 	@$(BIN)/python -m highwater.soak.division --ops 10000000

@@ -1,8 +1,8 @@
 """Temporary folders that disappear even if the process that made them is killed.
 
 Python removes a temporary folder when its block ends, which SIGKILL prevents.  So all temporary folders of a process
-are in one, which it holds locked while it runs; the first one that a later process makes also removes those that nobody
-holds any more.
+are in one, which it holds locked while it runs; the first one that a later process makes also removes those
+of processes that have ended.
 """
 
 import atexit
