@@ -150,7 +150,9 @@ class Epochs:
     def of_rows(self, ops: Operations, rows: Ints) -> tuple[Ints, Ints]:
         """Return the smallest and the largest leader epoch in which each operation can have been served.
 
-        Nothing bounds the epoch of a follower's reply from below.
+        Nothing bounds the epoch of a follower's reply from below. A later operation bounds it from above only if it
+        states the newest epoch of the history: one with an older epoch may be the reply of a former leader that does
+        not know of the new one yet, after it was paused for example.
         """
         stated = ops.leader_epoch[rows]
         if not len(self.epoch):
@@ -158,11 +160,7 @@ class Epochs:
         by_return = np.argsort(self.first_returned, kind="stable")
         grown = np.concatenate([[UNKNOWN], np.maximum.accumulate(self.epoch[by_return])])
         smallest = grown[np.searchsorted(self.first_returned[by_return], ops.invoked[rows], "left")]
-        by_invocation = np.argsort(self.last_invoked, kind="stable")
-        left = np.concatenate([np.minimum.accumulate(self.epoch[by_invocation][::-1])[::-1], [NEVER]])
-        largest = left[np.searchsorted(self.last_invoked[by_invocation], ops.returned[rows], "right")]
-        wrong = smallest > largest  # a former leader replied: nothing is known
-        smallest, largest = np.where(wrong, UNKNOWN, smallest), np.where(wrong, NEVER, largest)
+        largest = np.where(ops.returned[rows] < self.last_invoked[-1], self.epoch[-1], NEVER)
         smallest = np.where(self.by_follower(ops)[rows], UNKNOWN, smallest)
         return np.where(stated == UNKNOWN, smallest, stated), np.where(stated == UNKNOWN, largest, stated)
 

@@ -458,6 +458,27 @@ def a_zombie_leader_lists_a_smaller_offset(h: History) -> None:
     _listed(h, (2, 9), (1, 8))
 
 
+def _reply_after_an_acknowledgement(h: History, epoch: int) -> None:
+    """The send waits while the leader changes; the smaller end comes after its acknowledgement."""
+    h.send(1, 0)
+    h.fetch(0, (0, 1), end=1, epoch=1)
+    h.begin(5, "send", value=2)
+    h.fetch(0, (0, 1), end=1, epoch=epoch)
+    h.end(5, "ok", offset=1)
+    h.fetch(0, (0, 1), end=1, epoch=1, process=61)
+    h.fetch(0, (0, 1), (1, 2), end=2, epoch=epoch)
+
+
+@scenario()
+def a_former_leader_that_was_paused_reads_on(h: History) -> None:
+    _reply_after_an_acknowledgement(h, epoch=2)
+
+
+@scenario(14)
+def a_leader_reads_on_below_an_acknowledged_record(h: History) -> None:
+    _reply_after_an_acknowledgement(h, epoch=1)
+
+
 def _metadata(h: History, *replies: tuple[int, int, str]) -> None:
     for leader, epoch, topic_id in replies:
         op(h, 7, "metadata", result={KEY: [leader, epoch]}, node="1", topic_id=topic_id)

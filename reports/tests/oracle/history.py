@@ -244,11 +244,10 @@ class History:
             return row.leader_epoch, row.leader_epoch
         stated = self.epoch_statements
         low = max((other.leader_epoch or 0 for other in stated if other.precedes(row)), default=UNKNOWN)
-        high = min((other.leader_epoch or 0 for other in stated if row.precedes(other)), default=UNLIMITED)
-        if self.is_of_follower(row):
-            return UNKNOWN, high if low <= high else UNLIMITED
-        # A former leader may reply between operations of its successor: then the statements contradict each other.
-        return (low, high) if low <= high else (UNKNOWN, UNLIMITED)
+        # A former leader that was paused may reply long after its successor, so only the newest epoch bounds from above.
+        newest = max((other.leader_epoch or 0 for other in stated), default=UNLIMITED)
+        later = any(other.leader_epoch == newest and row.precedes(other) for other in stated)
+        return UNKNOWN if self.is_of_follower(row) else low, newest if later else UNLIMITED
 
 
 def _rows(ops: Operations) -> Iterator[Row]:
