@@ -244,7 +244,7 @@ class History:
             return row.leader_epoch, row.leader_epoch
         stated = self.epoch_statements
         low = max((other.leader_epoch or 0 for other in stated if other.precedes(row)), default=UNKNOWN)
-        # A former leader that was paused may reply long after its successor, so only the newest epoch bounds from above.
+        # A former leader that was paused may reply long after its successor: only the newest epoch is a bound.
         newest = max((other.leader_epoch or 0 for other in stated), default=UNLIMITED)
         later = any(other.leader_epoch == newest and row.precedes(other) for other in stated)
         return UNKNOWN if self.is_of_follower(row) else low, newest if later else UNLIMITED
