@@ -6,10 +6,12 @@ that was tried with the same cases is not tried again; a survivor is tried again
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 
@@ -43,6 +45,9 @@ def soak(
     only_areas: Annotated[bool, typer.Option("--only-areas", help="Only cases about the mutant's package.")] = False,
     again: Annotated[bool, typer.Option(help="Also try mutants that died with other cases again.")] = True,
     recorded: Annotated[bool, typer.Option("--recorded", help="Only the case that killed each mutant before.")] = False,
+    cases: Annotated[
+        list[str] | None, typer.Option("--case", help="Only these cases, by name or pattern, such as TXN-8*.")
+    ] = None,
     record: Annotated[bool, typer.Option("--record", help="Record which case killed which mutant.")] = False,
     tracing: Annotated[bool, typer.Option("--trace/--no-trace", help="Trace new and changed cases first.")] = True,
 ) -> None:
@@ -52,7 +57,10 @@ def soak(
     if names:
         chosen = [mutant for mutant in chosen if any(mutant.name.startswith(name) for name in names)]
     tried: list[Trial] = []
-    choice = Choice(chosen, shard, limit_s, only_areas=only_areas, again=again, tracing=tracing, recorded=recorded)
+    choice = Choice(
+        chosen, shard, limit_s, only_areas=only_areas, again=again, tracing=tracing, recorded=recorded,
+        cases=tuple(cases or ()),
+    )  # fmt: skip
     collect_and(lambda trials: tried.extend(_try_all(trials, choice)))
     if record:
         record_killers(tried)
@@ -81,17 +89,21 @@ class Choice:
     again: bool
     tracing: bool
     recorded: bool
+    cases: tuple[str, ...] = ()
 
 
 def _try_all(trials: MutantTrials, choice: Choice) -> list[Trial]:
     path = FOLDER / "lines.json"
-    lines = trace(trials, path) if choice.tracing and not choice.recorded else LinesFile.read(path).only(trials.items)
+    is_traced = choice.tracing and not choice.recorded and not choice.cases
+    lines = trace(trials, path) if is_traced else LinesFile.read(path).only(trials.items)
     results, suite = Results(FOLDER / f"trials-{choice.shard.replace('/', '-')}.ndjson"), suite_digest()
     judge = Judge(trials, lines, results, suite, choice.limit_s, only_areas=choice.only_areas)
     known, found = equivalents(), []
     chosen = [mutant for mutant in choice.mutants if not reason_of(mutant, known)]
     if choice.recorded:
         return try_recorded(trials, judge, chosen)
+    if choice.cases:
+        return try_named(judge, chosen, choice.cases, results)
     # Those that were never tried come first: an interrupted run says more.
     for mutant in sorted(chosen, key=lambda mutant: results.has_tried(mutant.key)):
         trial = results.known(mutant.key, suite) or (None if choice.again else _dead_before(results, mutant.key))
@@ -113,6 +125,19 @@ def try_recorded(trials: MutantTrials, judge: Judge, mutants: list[BehaviourMuta
     for mutant in mutants:
         found.append(judge.try_killer(mutant))
         _show(found[-1])
+    return found
+
+
+def try_named(judge: Judge, mutants: list[BehaviourMutant], cases: Sequence[str], results: Results) -> list[Trial]:
+    """Run only the named cases; a mutant that they do not kill is unfinished, since others were not tried."""
+    found = []
+    for mutant in mutants:
+        trial = judge.try_mutant(mutant, judge.named_stages(mutant, cases))
+        if trial.outcome is Outcome.SURVIVED:
+            trial = msgspec.structs.replace(trial, outcome=Outcome.UNFINISHED)
+        results.add(trial)
+        _show(trial)
+        found.append(trial)
     return found
 
 

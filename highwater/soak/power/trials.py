@@ -23,6 +23,7 @@ from _pytest.runner import runtestprotocol
 from highwater.conformance.broker import advertised_versions
 from highwater.conformance.connection import WaitLimit
 from highwater.conformance.failures import TargetFailure
+from highwater.conformance.patterns import covers
 from highwater.conformance.plugin import ADVERTISED_VERSIONS, RESULT, TARGET, WAIT_LIMIT
 from highwater.conformance.runner import CASES, SUITE_INI
 from highwater.conformance.selection import case_of
@@ -215,7 +216,10 @@ class Judge:
         one, three = SIZES
         likely = [(one, quick[:LIKELY_QUICK]), (three, slow[:LIKELY_SLOW])]
         rest = [(one, quick[LIKELY_QUICK:]), (three, quick), (three, slow[LIKELY_SLOW:])]
-        order = [*likely, *rest] if mutant.needs is Need.ONE_BROKER else [(three, slow), (three, quick)]
+        if mutant.needs is not Need.ONE_BROKER:
+            likely = [(three, slow[:LIKELY_SLOW]), (three, quick[:LIKELY_QUICK])]
+            rest = [(three, slow[LIKELY_SLOW:]), (three, quick[LIKELY_QUICK:])]
+        order = [*likely, *rest]
         return [stage for stage in order if stage[1]]
 
     def _may_notice(self, mutant: BehaviourMutant) -> set[str]:
@@ -242,6 +246,18 @@ class Judge:
             return killer is None or killer.case != case, -likely
 
         return sorted(cases, key=rank)
+
+    def named_stages(self, mutant: BehaviourMutant, patterns: Sequence[str]) -> Stages:
+        """Return the stages of the cases that patterns name, whatever lines they execute."""
+        named = [
+            case
+            for case, item in self._trials.items.items()
+            if any(covers(pattern, case, case_of(item)[1].id) for pattern in patterns)
+        ]
+        if not named:
+            raise UsageError(f"no case is named like {', '.join(patterns)}", where="--case")
+        sizes = SIZES if mutant.needs is Need.ONE_BROKER else SIZES[1:]
+        return [(size, named) for size in sizes]
 
     def try_killer(self, mutant: BehaviourMutant) -> Trial:
         """Run only the case that killed the mutant before; without one the mutant survives."""
