@@ -32,6 +32,8 @@ from highwater.reference.wire.messages.topics import (
 
 T = TypeVar("T")
 POLL_S: Final = 0.05
+START_S: Final = 40.0
+"""With two of three brokers of Apache Kafka down there is no controller until one of them is back."""
 INVALID_CONFIG: Final = 40
 NOT_CONTROLLER: Final = 41
 DELETION_TIMEOUT_MS: Final = 3_000
@@ -118,7 +120,7 @@ class Cluster:
     def start(self, node: int) -> None:
         """Start the node and wait until all brokers that are up list it in Metadata."""
         self.target.start_node(node)
-        self.eventually(f"broker {node} in the Metadata of every broker", lambda: self._is_back(node), 20.0)
+        self.eventually(f"broker {node} in the Metadata of every broker", lambda: self._is_back(node), START_S)
         self._stopped_nodes.discard(node)
 
     def _is_back(self, node: int) -> bool:

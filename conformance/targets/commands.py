@@ -150,8 +150,14 @@ QUICK_SETTINGS: Final[Mapping[str, int]] = {
     "transaction_max_timeout_ms": 900_000,
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1_000,
     "offsets_retention_check_interval_ms": 500,
+    "log_retention_check_interval_ms": 500,
+    "log_retention_ms": -1,
+    "producer_id_expiration_check_interval_ms": 500,
 }
-"""Settings of launched brokers, which make timeouts expire within seconds; Kafka's names with underscores."""
+"""Settings of launched brokers, which make timeouts expire within seconds; Kafka's names with underscores.
+
+Records are kept unless a topic limits their age: most cases write records of a fixed time, which is years ago.
+"""
 
 
 def rack_of(node: int) -> str:

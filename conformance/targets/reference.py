@@ -133,6 +133,12 @@ def _text(value: object) -> str:
 USER, PASSWORD = "alice", "alice-secret"
 
 
+def placement(brokers: int) -> dict[str, object]:
+    """Return the settings by which the brokers are in racks and send consumers to replicas in their own rack."""
+    racks: dict[str, object] = {f"{node}.broker_rack": rack_of(node) for node in range(1, brokers + 1)}
+    return {**racks, "replica_selector": "rack_aware"}
+
+
 class ReferenceTarget(ReferenceCluster):
     """The reference broker with short timeouts, so that failures are detected within seconds."""
 
@@ -148,8 +154,7 @@ class ReferenceTarget(ReferenceCluster):
         hidden: Mapping[str, object] | None = None, node_program: Sequence[str] = NODE_PROGRAM,
     ) -> None:  # fmt: skip
         """Start the cluster; `hidden` settings are applied, but not reported in `settings`."""
-        racks = {f"{node}.broker_rack": rack_of(node) for node in range(1, brokers + 1)}
-        settings = {**self.settings, **racks, "replica_selector": "rack_aware", **(hidden or {})}
+        settings = {**self.settings, **placement(brokers), **(hidden or {})}
         super().__init__(
             brokers, guards_off=guards_off, truncation=truncation, settings=settings, node_program=node_program
         )

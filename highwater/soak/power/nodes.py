@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from highwater.conformance.targets.base import SaslListener
-from highwater.conformance.targets.reference import PASSWORD, USER, ReferenceTarget
+from highwater.conformance.targets.reference import PASSWORD, USER, ReferenceTarget, placement
 from highwater.errors import UsageError
 from highwater.processes import Name, Process, Processes
 from highwater.reference.drivers.cluster import Cluster, cluster_settings
@@ -166,7 +166,7 @@ class MutantTarget:
     ) -> None:
         """Start the cluster; raises UsageError if it does not start."""
         self._mutant = mutant
-        self.cluster = ForkedCluster(size, mutant, self.settings, prepare).open()
+        self.cluster = ForkedCluster(size, mutant, {**self.settings, **placement(size)}, prepare).open()
         self._login: ForkedCluster | None = None
         self.addresses = {int(name): address for name, address in self.cluster.addresses.items()}
 
