@@ -9,9 +9,14 @@ from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Tran
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
-from highwater.conformance.targets.base import STOP_NODE
+from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+)
 from highwater.reference.wire.messages.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -57,6 +62,24 @@ def test_offsets_of_a_deleted_group_do_not_return(cluster: Cluster, group: str, 
     with cluster.coordinator(group) as next_coordinator:
         found = [committed_offset(next_coordinator, group, part) for part in parts]
     expect(f"offsets at the next coordinator: {found}", True, found == [NONE] * 3)
+
+
+@clause("OFF-11", "not replicated")
+@defect(Reply(OffsetFetchRequest, OFFSET, 6))
+def test_an_offset_is_not_returned_before_it_is_replicated(cluster: Cluster, group: str, topic: Topic) -> None:
+    """While all other replicas are paused, the coordinator cannot know that the offset would survive its failure."""
+    cluster.need(PAUSE_NODE)
+    coordinator = cluster.coordinator(group)
+    expect("error code of the first commit", 0, commit(coordinator, group, topic, 5))
+    version = coordinator.version_of(OffsetCommitRequest)
+    for node, address in cluster.target.addresses.items():
+        if address != coordinator.address:
+            cluster.pause(node)
+    part = OffsetCommitRequestPartition(partition_index=topic.partition, committed_offset=6)
+    requested = (OffsetCommitRequestTopic(name=topic.name, partitions=(part,)),)
+    coordinator.send(OffsetCommitRequest(group_id=group, topics=requested), version)
+    with cluster.connect(coordinator.address) as other:
+        expect("offset while the commit is not answered", 5, committed_offset(other, group, topic))
 
 
 @clause("GRP-10", "failover")
@@ -122,9 +145,7 @@ def test_an_open_transaction_stays_pending_at_the_next_coordinator(
     with cluster.coordinator(group) as broker:
         loose = only(only(committed_topics(broker, group, topic, version)).partitions)
     expect("offset without require_stable", 5, loose.committed_offset)
-    again = Transactional(cluster, producer.id)
-    again.producer_id, again.epoch = producer.producer_id, producer.epoch
-    again.end(commit=commits)
+    producer.reconnect().end(commit=commits)
     expected = (0, 42 if commits else 5)
     cluster.eventually(f"error code and offset {expected}", lambda: stable_offset() == expected, 20.0)
 

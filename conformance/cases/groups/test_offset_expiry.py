@@ -15,6 +15,7 @@ from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -100,6 +101,28 @@ def test_the_retention_time_of_the_last_commit_applies(
         await_expiry(cluster, cluster.coordinator(other), other, topic, 2)
     kept = {index: offset_of(coordinator, group, topic, index) for index in range(3)}
     expect(f"offsets: {kept}", True, kept == {0: 5, 1: 5, 2: 5})
+
+
+@clause("OFF-19", "failover")
+@pytest.mark.cluster_fault
+@defect(Reply(OffsetFetchRequest, OFFSET, 5))
+def test_an_expired_offset_does_not_return(
+    cluster: Cluster, driver: GroupDriver, coordinator: Broker, group: str, topic: Topic
+) -> None:
+    """A member that is no consumer keeps the next coordinator from letting offsets expire (KIP-211)."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    commit_for(coordinator, group, topic, LONG_MS, 0)
+    commit_for(coordinator, group, topic, BRIEF_MS, 1, 2)
+    for index in (1, 2):
+        await_expiry(cluster, coordinator, group, topic, index)
+    member, joined = driver.join(protocol_type="other", session_timeout_ms=driver.session_ms(30_000))
+    expect("error code of the join", 0, joined.error_code)
+    expect("error code of the sync", 0, member.sync({member.member_id: b"a"}, protocol_type="other").error_code)
+    cluster.stop(next(node for node, known in cluster.target.addresses.items() if known == coordinator.address))
+    with cluster.coordinator(group) as broker:
+        found = [offset_of(broker, group, topic, index) for index in range(3)]
+    expect(f"offsets at the next coordinator: {found}", True, found == [5, NONE, NONE])
 
 
 @clause("OFF-20")

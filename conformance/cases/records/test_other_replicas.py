@@ -218,7 +218,10 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(cluster: Cluster, version
 @defect(Reply(FetchRequest, f"{PART}.preferred_read_replica", 1), Reply(FetchRequest, f"{PART}.records", b""))
 def test_other_consumers_are_served_by_the_leader(cluster: Cluster, version: int, place: str) -> None:
     cluster.connect().need(FetchRequest, version)
-    topic, _, racks = create_across_racks(cluster)
+    racks = racks_of(cluster)
+    nodes = sorted(racks)  # with three brokers in two racks, a follower is in the leader's rack
+    topic = create_assigned_topic(cluster, nodes[::-1], nodes[::-1], nodes)
+    produce_acknowledged(cluster, topic, b"a", b"b", b"c")
     rack = racks[topic.leader_id] if place == "the leader's rack" else UNUSED_RACK
     found = outcome(fetch_reply(cluster.leader(topic), topic, version, rack=rack)[1])
     expect("error code, preferred replica and number of records", (0, NONE, 3), found)

@@ -66,6 +66,12 @@ class Transactional:
             self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
         return reply
 
+    def reconnect(self) -> "Transactional":
+        """Return the same producer with a connection to its present coordinator."""
+        again = Transactional(self._cluster, self.id, timeout_ms=self.timeout_ms)
+        again.producer_id, again.epoch = self.producer_id, self.epoch
+        return again
+
     def _retry_until_ready(self, what: str, send_request: Any) -> Any:
         def once() -> Any:
             reply, error = send_request()

@@ -1,10 +1,11 @@
 """While a broker is down: reassignments wait, deletions are completed later, and min ISR limits the high watermark."""
 
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
-from highwater.conformance.broker import Topic, batch, expect, only
+from highwater.conformance.broker import Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import need_feature
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
@@ -21,6 +22,8 @@ from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, defect
 from highwater.conformance.failures import NoReply
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.replicas import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -102,6 +105,38 @@ def test_a_replica_that_was_away_goes_with_its_topic(cluster: Cluster) -> None:
     _await_no_log(cluster, topic, away)
 
 
+@clause("CTL-8", "reassigned")
+@defect(Reply(MetadataRequest, "topics.error_code", 0))
+def test_a_topic_that_is_deleted_while_it_moves_is_removed(cluster: Cluster) -> None:
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    new, first, old = _controller_last(cluster)
+    topic = cluster.create_topic(assignment=[first, old])
+    await_isr(cluster, topic, 2)
+    cluster.pause(new)
+    cluster.eventually(
+        "the start of the reassignment", lambda: _try_to_reassign(cluster, topic, first, new), CONTROLLER_TIMEOUT_S
+    )
+    cluster.eventually("the request to delete it", lambda: _try_to_delete(cluster, topic), CONTROLLER_TIMEOUT_S)
+    cluster.resume(new)
+    for node, address in cluster.target.addresses.items():
+        with cluster.connect(address) as broker:
+            cluster.eventually(
+                f"the deletion of the topic at broker {node}", partial(_is_unknown, broker, topic), CONTROLLER_TIMEOUT_S
+            )
+
+
+def _try_to_delete(cluster: Cluster, topic: Topic) -> bool:
+    with suppress(NoReply):
+        cluster.delete_topics(topic.name)
+        return True
+    return False
+
+
+def _is_unknown(broker: Broker, topic: Topic) -> bool:
+    return only(broker.metadata(topic.name).topics).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def _await_no_log(cluster: Cluster, topic: Topic, node: int) -> None:
     requested = DescribableLogDirTopic(topic=topic.name, partitions=(0,))
 
@@ -112,23 +147,53 @@ def _await_no_log(cluster: Cluster, topic: Topic, node: int) -> None:
     cluster.eventually(f"the deletion of the log at broker {node}", is_gone, FAILOVER_S)
 
 
-@clause("REP-3")
-@defect(GuardOff("HwNeedsMinIsr"))
-def test_what_too_few_hold_is_not_committed(cluster: Cluster) -> None:
+@pytest.fixture
+def lonely_leader(cluster: Cluster) -> Topic:
+    """Return a topic whose only in-sync replica holds a record more than min.insync.replicas allows to commit."""
     cluster.need(STOP_NODE)
     cluster.need_brokers(3)
     need_feature(cluster.connect(), "eligible.leader.replicas.version", 1)
     topic = cluster.create_topic(assignment=_controller_last(cluster)[:2], configs={"min.insync.replicas": "2"})
+    await_isr(cluster, topic, 2)
     produce_acknowledged(cluster, topic, *VALUES)
-    leader = cluster.leader(topic)
-    before, high_watermark = values_at(leader, topic), leader.fetch(topic, 0).high_watermark
-    follower = next(node for node in cluster.isr_of(topic) if node != topic.leader_id)
-    cluster.stop(follower)
+    cluster.stop(next(node for node in cluster.isr_of(topic) if node != topic.leader_id))
     await_isr(cluster, topic, 1)
-    expect("error code with acks 1", 0, leader.produce(topic, batch(b"alone"), acks=1).error_code)
+    with cluster.leader(topic) as leader:
+        expect("error code with acks 1", 0, leader.produce(topic, batch(b"alone"), acks=1).error_code)
+    return topic
+
+
+@clause("REP-3")
+@defect(GuardOff("HwNeedsMinIsr"))
+def test_what_too_few_hold_is_not_committed(cluster: Cluster, lonely_leader: Topic) -> None:
+    topic, leader = lonely_leader, cluster.leader(lonely_leader)
+    high_watermark = len(VALUES)
     leader.expect_silence(QUIET_S)
     expect("high watermark", high_watermark, leader.fetch(topic, 0).high_watermark)
-    expect("the values are the same", True, values_at(leader, topic) == before)
-    cluster.start(follower)
-    whole = [*before, b"alone"]
+    expect("the values are the same", True, values_at(leader, topic) == VALUES)
+    cluster.start(follower_of(cluster, topic))
+    whole = [*VALUES, b"alone"]
     cluster.eventually("the last record too", lambda: values_at(leader, topic) == whole, FAILOVER_S)
+
+
+def follower_of(cluster: Cluster, topic: Topic) -> int:
+    found = cluster.describe(topic.name)
+    replicas = only(found.partitions).replica_nodes if found else ()
+    return next(node for node in replicas if node != topic.leader_id)
+
+
+@clause("REP-15", "restarted leader")
+@defect(GuardOff("HwNeedsMinIsr"))
+def test_what_is_not_committed_is_not_read_after_a_restart(cluster: Cluster, lonely_leader: Topic) -> None:
+    follower = follower_of(cluster, lonely_leader)
+    cluster.stop(lonely_leader.leader_id)
+    cluster.start(lonely_leader.leader_id)
+    topic = cluster.topic(lonely_leader.name, timeout_s=FAILOVER_S)
+    expect("leader", lonely_leader.leader_id, topic.leader_id)
+    leader = cluster.leader(topic)
+    cluster.eventually("a fetch without an error", lambda: leader.fetch(topic, 0).error_code == 0, FAILOVER_S)
+    leader.expect_silence(QUIET_S)
+    expect("the uncommitted record can be read", False, b"alone" in values_at(leader, topic))
+    cluster.start(follower)
+    whole = [*VALUES, b"alone"]
+    cluster.eventually("all records", lambda: values_at(leader, topic) == whole, FAILOVER_S)

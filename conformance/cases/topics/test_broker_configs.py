@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect
+from highwater.conformance.broker import Broker, Topic, batch, expect
 from highwater.conformance.cases.support.admin import (
     BROKER,
     DEFAULT_SOURCE,
@@ -80,6 +80,25 @@ def test_a_setting_of_all_brokers_applies_to_topics_without_an_override(
         found = config(broker, own.name, TOPIC_DELAY)
         expect("value and source of the override", ("54321", TOPIC_SOURCE), (found.value, found.config_source))
     eventually(before)
+
+
+@clause("ADM-40", "largest batch")
+@pytest.mark.cluster_fault
+@defect(Request(IncrementalAlterConfigsRequest, "validate_only", True))
+def test_a_larger_limit_of_all_brokers_applies_to_topics_without_an_override(cluster: Cluster, topic: Topic) -> None:
+    """It runs alone, for other cases send batches that are too large."""
+    limit = cluster.setting("message_max_bytes")
+    own = cluster.create_topic(configs={"max.message.bytes": str(limit)})
+    data = batch(b"v" * (limit + 100_000))
+
+    def error(written_topic: Topic) -> int:
+        with cluster.leader(written_topic) as leader:
+            return leader.produce(written_topic, data).error_code
+
+    expect("error code before the change", ErrorCode.MESSAGE_TOO_LARGE, error(topic))
+    with altered(controller(cluster), ALL_BROKERS, "message.max.bytes", str(limit + 200_000)):
+        cluster.eventually("a larger batch to be accepted", lambda: error(topic) == 0)
+        expect("error code of a topic with its own limit", ErrorCode.MESSAGE_TOO_LARGE, error(own))
 
 
 @clause("ADM-41")

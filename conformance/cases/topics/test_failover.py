@@ -7,6 +7,7 @@ from highwater.conformance.cases.records.test_fetch_limits import fetch_divergen
 from highwater.conformance.cases.support.committed_offsets import commit, committed_offset
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.cases.support.offsets import epoch_end
+from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     await_isr,
@@ -135,6 +136,21 @@ def test_who_is_silent_leaves_the_isr_and_comes_back(cluster: Cluster, topic: To
     await_isr(cluster, topic, 3)
 
 
+@clause("REP-25", "dead leader")
+@defect(Reply(MetadataRequest, "topics.partitions.isr_nodes", (1, 2, 3)))
+def test_a_leader_that_died_is_not_in_the_isr_of_the_next(cluster: Cluster, topic: Topic) -> None:
+    """The next leader could remove it only after replica.lag.time.max.ms; until then acks=all would wait."""
+    cluster.kill(topic.leader_id)
+
+    def isr_of_next_leader() -> tuple[int, ...] | None:
+        found = cluster.describe(topic.name)
+        part = only(found.partitions) if found and not found.error_code else None
+        return part.isr_nodes if part and part.leader_id not in (NO_LEADER, topic.leader_id) else None
+
+    isr = cluster.eventually("another leader", isr_of_next_leader, FAILOVER_S)
+    expect(f"the dead broker {topic.leader_id} is in the first ISR {isr}", False, topic.leader_id in isr)
+
+
 @clause("MD-19")
 @defect(Reply(MetadataRequest, "topics.partitions.offline_replicas", ()))
 def test_a_replica_of_a_stopped_broker_is_offline(cluster: Cluster, topic: Topic) -> None:
@@ -178,6 +194,30 @@ def test_only_who_is_in_sync_may_lead(cluster: Cluster) -> None:
     cluster.eventually("all acknowledged records", lambda: values_at(leader, again) == VALUES, FAILOVER_S)
 
 
+@clause("REP-26")
+@defect(Reply(MetadataRequest, "topics.partitions.leader_id", NO_LEADER))
+def test_a_topic_may_be_led_by_a_replica_that_lacks_records(cluster: Cluster) -> None:
+    """The only in-sync replica is down; the broker's default does not allow the election, the topic does."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    nodes = sorted(cluster.target.addresses)[1:]
+    topic = cluster.create_topic(
+        assignment=nodes, configs={"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    )
+    await_isr(cluster, topic, 2)
+    produce_acknowledged(cluster, topic, b"common")
+    follower = only(tuple(node for node in nodes if node != topic.leader_id))
+    cluster.stop(follower)
+    await_isr(cluster, topic, 1)
+    produce_acknowledged(cluster, topic, b"lost")
+    cluster.stop(topic.leader_id)
+    cluster.start(follower)
+    after = cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=FAILOVER_S)
+    expect("leader", follower, after.leader_id)
+    leader = cluster.leader(after)
+    cluster.eventually("the records of this replica", lambda: values_at(leader, after) == [b"common"], FAILOVER_S)
+
+
 @clause("REP-7")
 @defect(Reply(FetchRequest, RECORDS, b""))
 def test_a_former_leader_gives_up_what_nobody_else_has(cluster: Cluster, topic: Topic) -> None:
@@ -199,6 +239,33 @@ def test_a_former_leader_gives_up_what_nobody_else_has(cluster: Cluster, topic: 
     )
 
 
+@clause("IDM-8", "truncated")
+@defect(Reply(ProduceRequest, "responses.partition_responses.base_offset", decrement))
+def test_a_truncated_batch_is_no_longer_in_the_producer_state(cluster: Cluster) -> None:
+    """A leader is killed with a batch that no follower has, loses it, and leads again when the producer repeats it."""
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(assignment=sorted(cluster.target.addresses, reverse=True))
+    await_isr(cluster, topic, 3)
+    producer = IdempotentProducer.create(cluster, topic)
+    expect("offset of the first batch", 0, producer.send_accepted(0))
+    _write_unreplicated_records(
+        cluster, topic, *(sequenced(producer.producer_id, producer.epoch, sequence, b"v") for sequence in (1, 2))
+    )
+    after = cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=FAILOVER_S)
+    produce_acknowledged(cluster, after, b"new")
+    cluster.start(topic.leader_id)
+    await_isr(cluster, after, 3)
+    again = _elect_preferred(cluster, after)
+    expect("leader", topic.leader_id, again.leader_id)
+    producer = IdempotentProducer(cluster.leader(again), again, producer.producer_id, producer.epoch)
+    cluster.eventually("an end offset", lambda: not producer.broker.list_offset(again, LATEST).error_code, FAILOVER_S)
+    producer.send_accepted(1)  # the followers may have fetched this batch
+    end = producer.end_offset()
+    expect("offset of the batch that was lost", end, producer.send_accepted(2))
+    expect("end offset", end + 1, producer.end_offset())
+
+
 @clause("FET-13", "failover")
 @defect(Reply(FetchRequest, "responses.partitions.diverging_epoch.end_offset", -1))
 def test_a_reader_of_what_was_lost_hears_where_histories_part(cluster: Cluster, topic: Topic) -> None:
@@ -213,7 +280,7 @@ def test_a_reader_of_what_was_lost_hears_where_histories_part(cluster: Cluster, 
     expect("error, epoch and its end", (0, topic.leader_epoch, end), answer)
 
 
-def _write_unreplicated_records(cluster: Cluster, topic: Topic) -> None:
+def _write_unreplicated_records(cluster: Cluster, topic: Topic, *batches: bytes) -> None:
     """Append offsets 1 and 2 at the leader while its followers are paused but still in the ISR, then kill it.
 
     A fetch that was pending when a follower was paused may still return offset 1.
@@ -222,8 +289,8 @@ def _write_unreplicated_records(cluster: Cluster, topic: Topic) -> None:
     leader = cluster.leader(topic)
     for node in sleeping:
         cluster.pause(node)
-    for value in (b"sent", b"lost"):
-        expect("error code with acks 1", 0, leader.produce(topic, batch(value), acks=1).error_code)
+    for data in batches or (batch(b"sent"), batch(b"lost")):
+        expect("error code with acks 1", 0, leader.produce(topic, data, acks=1).error_code)
     cluster.kill(topic.leader_id)
     for node in sleeping:
         cluster.resume(node)
@@ -300,12 +367,16 @@ def test_the_preferred_replica_leads_again_when_asked_for(cluster: Cluster) -> N
     after = fail_over(cluster, topic)
     cluster.start(nodes[0])
     await_isr(cluster, after, 3)
+    expect("leader", nodes[0], _elect_preferred(cluster, after).leader_id)
+
+
+def _elect_preferred(cluster: Cluster, topic: Topic) -> Topic:
+    """Elect the preferred replica, and return the topic with another leader than before."""
     requested = ElectLeadersRequest(
         election_type=0, topic_partitions=(TopicPartitions(topic=topic.name, partitions=(0,)),), timeout_ms=10_000
     )
     cluster.call_controller(requested)
-    again = cluster.topic(topic.name, excluded_leader=after.leader_id, timeout_s=FAILOVER_S)
-    expect("leader", nodes[0], again.leader_id)
+    return cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=FAILOVER_S)
 
 
 # -- coordinators --------------------------------------------------------------------------------------

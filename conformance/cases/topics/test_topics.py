@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Broker, Topic, expect, only
+from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import (
     DEFAULT_COUNTS_SINCE,
     TIMEOUT_MS,
@@ -424,7 +424,8 @@ def test_a_topic_that_is_named_twice_is_not_deleted(cluster: Cluster, topic: Top
 @defect(Reply(CreateTopicsRequest, "topics.error_code", ErrorCode.TOPIC_ALREADY_EXISTS))
 def test_a_name_may_be_used_again(cluster: Cluster, broker: Broker, topic: Topic) -> None:
     broker.version_of(CreateTopicsRequest, TOPIC_ID_SINCE)
-    before = topic_id(cluster, topic.name)
+    before, first = topic_id(cluster, topic.name), cluster.topic(topic.name)
+    expect("error code of Produce", 0, cluster.leader(first).produce(first, batch(b"old")).error_code)
     expect("error code of the deletion", 0, delete_error(cluster, DeleteTopicState(name=topic.name)))
     assert_missing(cluster, topic.name)
     expect("error code", 0, create(cluster, new_topic(topic.name))[topic.name].error_code)

@@ -124,8 +124,9 @@ def test_the_oldest_open_transaction_counts(cluster: Cluster, topic: Topic, prod
     for transaction in (producer, second):
         transaction.begin(topic)
         transaction.write(topic, 0)
-    second.end(commit=COMMIT)
     leader = cluster.leader(topic)
+    expect("last stable offset while both are open", 0, fetch_committed(leader, topic).last_stable_offset)
+    second.end(commit=COMMIT)
     cluster.eventually("the marker of the second transaction", lambda: leader.end_offset(topic) == 3)
     expect("last stable offset", 0, fetch_committed(leader, topic).last_stable_offset)
     producer.end(commit=COMMIT)

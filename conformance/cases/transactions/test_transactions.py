@@ -189,26 +189,26 @@ def test_another_broker_refuses(cluster: Cluster) -> None:
 @pytest.mark.cluster_fault
 @pytest.mark.slow
 def test_an_open_transaction_outlives_its_coordinator(cluster: Cluster) -> None:
+    """The partition already has a marker of the coordinator that is killed."""
     cluster.need(STOP_NODE)
     cluster.need_brokers(3)
     topic = cluster.create_topic(replicas=3)
     producer = Transactional.initialize(cluster)
-    producer.begin(topic)
-    producer.write(topic, 0, b"kept")
+    for sequence, value in enumerate((b"first", b"kept")):
+        producer.begin(topic)
+        producer.write(topic, sequence, value)
+        if value == b"first":
+            producer.end(commit=COMMIT)
     gone = next(node for node, at in cluster.target.addresses.items() if at == producer.coordinator.address)
     cluster.kill(gone)
-    cluster.eventually(
-        "a commit by the new coordinator", lambda: _commit_through_new_coordinator(cluster, producer), 20.0
-    )
+    cluster.eventually("a commit by the new coordinator", lambda: _commit_through_new_coordinator(producer), 20.0)
     leader = cluster.leader(cluster.topic(topic.name, excluded_leader=gone))
-    cluster.eventually("the committed record", lambda: committed_values(leader, topic) == [b"kept"], 15.0)
+    cluster.eventually("both records", lambda: committed_values(leader, topic) == [b"first", b"kept"], 15.0)
 
 
-def _commit_through_new_coordinator(cluster: Cluster, producer: Transactional) -> bool:
+def _commit_through_new_coordinator(producer: Transactional) -> bool:
     with suppress(Disconnected):
-        again = Transactional(cluster, producer.id)
-        again.producer_id, again.epoch = producer.producer_id, producer.epoch
-        return bool(again.end_reply(commit=COMMIT).error_code == 0)
+        return bool(producer.reconnect().end_reply(commit=COMMIT).error_code == 0)
     return False
 
 

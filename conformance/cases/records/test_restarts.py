@@ -1,0 +1,120 @@
+"""What a broker restores of its logs when it restarts: positions of batches, open and aborted transactions."""
+
+import time
+
+import pytest
+
+from highwater.conformance.broker import NOW_MS, Broker, Topic, expect
+from highwater.conformance.cases.support.producers import IdempotentProducer
+from highwater.conformance.cases.support.transactions import (
+    ABORT,
+    COMMIT,
+    Transactional,
+    committed_values,
+    eventually_stable,
+    fetch_committed,
+)
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.targets.base import STOP_NODE
+from highwater.reference.wire.messages.fetch import FetchRequest
+from highwater.reference.wire.messages.produce import ProduceRequest
+from highwater.reference.wire.records import batch_headers, build_batch
+
+pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
+
+DAY_MS = 86_400_000
+BACK_S = 30.0
+QUICK_SEGMENTS = {"segment.ms": "1000", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
+"""A record that is a day newer than the first one of its segment begins the next segment."""
+PER_SEGMENT = 4
+
+
+def create_single_replica(cluster: Cluster, **configs: str) -> Topic:
+    """Return a topic whose only replica has to restore everything from its own disk."""
+    cluster.need(STOP_NODE)
+    return cluster.create_topic(replicas=1, configs=configs or None)
+
+
+def restart_leader(cluster: Cluster, topic: Topic) -> tuple[Topic, Broker]:
+    """Restart the leader, and return the topic and a connection to it when it serves the partition."""
+    cluster.stop(topic.leader_id)
+    cluster.start(topic.leader_id)
+    again = cluster.topic(topic.name, timeout_s=BACK_S)
+    leader = cluster.leader(again)
+    cluster.eventually("a fetch without an error", lambda: leader.fetch(again, 0).error_code == 0, BACK_S)
+    return again, leader
+
+
+def write_at(leader: Broker, topic: Topic, at_ms: int, value: bytes = b"v") -> None:
+    answer = leader.produce(topic, build_batch([(at_ms, b"k", value, ())]))
+    expect("error code of Produce", 0, answer.error_code)
+
+
+def tomorrow_ms(days: int = 1) -> int:
+    """Return a time that begins a segment after records of the present time."""
+    return int(time.time() * 1000) + days * DAY_MS
+
+
+@clause("FET-20", "after a restart")
+@defect(Request(FetchRequest, "topics.partitions.fetch_offset", lambda offset: offset + 1))
+def test_a_fetch_begins_at_its_batch_after_a_restart(cluster: Cluster) -> None:
+    """Three segments, two of them closed, whose indexes have an entry for almost every batch."""
+    topic = create_single_replica(cluster, **QUICK_SEGMENTS, **{"index.interval.bytes": "1"})
+    leader, count = cluster.leader(topic), 3 * PER_SEGMENT
+    for number in range(count):
+        write_at(leader, topic, NOW_MS + number // PER_SEGMENT * DAY_MS, b"%d" % number)
+    topic, leader = restart_leader(cluster, topic)
+    for offset in range(count):
+        found = [header.base_offset for _, header in batch_headers(leader.fetch(topic, offset).records or b"")]
+        expect(f"first offset of a fetch at {offset}", offset, found[0] if found else None)
+
+
+@clause("TXN-7", "after a restart")
+@defect(Request(FetchRequest, "isolation_level", 0))
+def test_an_open_transaction_stays_open_over_a_restart(cluster: Cluster) -> None:
+    """Its first record is the first one of the log, in a segment that is closed."""
+    topic, producer = create_single_replica(cluster, **QUICK_SEGMENTS), Transactional.initialize(cluster)
+    producer.begin(topic)
+    expect("offset", 0, producer.write(topic, 0, b"open"))
+    write_at(cluster.leader(topic), topic, tomorrow_ms(), b"behind")
+    topic, leader = restart_leader(cluster, topic)
+    part = fetch_committed(leader, topic)
+    expect("last stable offset, high watermark", (0, 2), (part.last_stable_offset, part.high_watermark))
+    expect("records for read_committed", b"", part.records or b"")
+    producer.reconnect().end(commit=COMMIT)
+    eventually_stable(cluster, leader, topic, 3, BACK_S)
+    expect("values after the commit", True, committed_values(leader, topic) == [b"open", b"behind"])
+
+
+@clause("TXN-6", "after a restart")
+@defect(Reply(FetchRequest, "responses.partitions.aborted_transactions", ()))
+def test_aborted_transactions_of_all_segments_are_named_after_a_restart(cluster: Cluster) -> None:
+    topic, producer = create_single_replica(cluster, **QUICK_SEGMENTS), Transactional.initialize(cluster)
+    leader, plain = cluster.leader(topic), list[bytes]()
+    for number in range(3):
+        producer.begin(topic)
+        producer.write(topic, number, b"aborted %d" % number)
+        producer.end(commit=ABORT)
+        eventually_stable(cluster, leader, topic, 3 * number + 2)
+        plain.append(b"plain %d" % number)
+        write_at(leader, topic, tomorrow_ms(number + 1), plain[-1])
+    topic, leader = restart_leader(cluster, topic)
+    eventually_stable(cluster, leader, topic, 9, BACK_S)
+    found = committed_values(leader, topic)
+    expect(f"values for read_committed: {found}", True, found == plain)
+
+
+@clause("IDM-8", "closed segment")
+@defect(Reply(ProduceRequest, "responses.partition_responses.base_offset", 0))
+def test_the_last_batch_in_a_closed_segment_outlives_a_restart(cluster: Cluster) -> None:
+    topic = create_single_replica(cluster, **QUICK_SEGMENTS)
+    before = IdempotentProducer.create(cluster, topic)
+    for sequence in (0, 3):
+        before.send_accepted(sequence, 3)
+    write_at(before.broker, topic, tomorrow_ms())
+    topic, leader = restart_leader(cluster, topic)
+    producer = IdempotentProducer(leader, topic, before.producer_id, before.epoch)
+    expect("offset of the repeated batch", 3, producer.send_accepted(3, 3))
+    expect("offset of the next batch", 7, producer.send_accepted(6))

@@ -1,0 +1,180 @@
+"""The end of a transaction while a broker is down or replicas are missing, and producers that expire."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from highwater.conformance.broker import Broker, Topic, expect, only
+from highwater.conformance.cases.support.admin import DELETE, SET, change_configs, controller
+from highwater.conformance.cases.support.producers import IdempotentProducer
+from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr
+from highwater.conformance.cases.support.transactions import (
+    ABORT,
+    COMMIT,
+    Transactional,
+    committed_values,
+    eventually_stable,
+    fetch_committed,
+)
+from highwater.conformance.cases.topics.test_broker_configs import ALL_BROKERS, altered
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, defect
+from highwater.conformance.failures import Unsupported
+from highwater.conformance.targets.base import STOP_NODE
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import FetchRequest
+from highwater.reference.wire.messages.transactions import (
+    DescribeProducersRequest,
+    EndTxnRequest,
+    TopicRequest,
+)
+
+pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
+
+OUTCOMES = pytest.mark.parametrize("commit", [COMMIT, ABORT], ids=["commit", "abort"])
+STABLE = "responses.partitions.last_stable_offset"
+TRANSACTION_LOG = "__transaction_state"
+MIN_ISR = "min.insync.replicas"
+LONGEST_INTERVAL_MS = 5_000
+
+
+@pytest.fixture
+def producer(cluster: Cluster) -> Transactional:
+    """Return a producer of a cluster of three brokers that can be stopped."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    return Transactional.initialize(cluster)
+
+
+def other_brokers(cluster: Cluster, producer: Transactional) -> list[int]:
+    """Return the brokers that do not coordinate the producer, the controller last: it is not stopped if possible."""
+    with cluster.connect() as broker:
+        active = broker.metadata().controller_id
+    nodes = [node for node, address in cluster.target.addresses.items() if address != producer.coordinator.address]
+    return sorted(nodes, key=lambda node: (node == active, node))
+
+
+def expect_outcome(cluster: Cluster, topic: Topic, commit: bool) -> None:
+    """Wait for the marker behind the only record of the transaction, and check what read_committed returns."""
+    again = cluster.topic(topic.name, timeout_s=FAILOVER_S)
+    leader = cluster.leader(again)
+    eventually_stable(cluster, leader, again, 2, FAILOVER_S)
+    found = committed_values(leader, again)
+    expect(f"values for read_committed: {found}", True, found == ([b"v"] if commit else []))
+
+
+def begin_in_two_replicas(cluster: Cluster, producer: Transactional) -> tuple[int, Topic]:
+    """Write to a partition that needs both replicas; return its follower, a broker that may be stopped, and the topic.
+
+    The partition must have a leader: Apache Kafka 4.3 writes no marker to one that has none when the transaction ends.
+    """
+    away, leader_id = other_brokers(cluster, producer)
+    topic = cluster.create_topic(assignment=[leader_id, away], configs={MIN_ISR: "2"})
+    await_isr(cluster, topic, 2)
+    producer.begin(topic)
+    producer.write(topic, 0)
+    return away, topic
+
+
+@clause("TXN-22", "too few in sync")
+@OUTCOMES
+@defect(Reply(FetchRequest, STABLE, 0))
+def test_a_partition_with_too_few_replicas_gets_its_marker_later(
+    cluster: Cluster, producer: Transactional, commit: bool
+) -> None:
+    away, topic = begin_in_two_replicas(cluster, producer)
+    cluster.stop(away)
+    await_isr(cluster, topic, 1)
+    producer.end(commit=commit)
+    cluster.start(away)
+    expect_outcome(cluster, topic, commit)
+
+
+@clause("TXN-28", "prepared")
+@OUTCOMES
+@defect(Reply(FetchRequest, STABLE, 0))
+def test_the_next_coordinator_completes_what_has_ended(cluster: Cluster, producer: Transactional, commit: bool) -> None:
+    """Too few replicas are in sync until the coordinator is killed, so that it cannot write the marker."""
+    away, topic = begin_in_two_replicas(cluster, producer)
+    cluster.stop(away)
+    await_isr(cluster, topic, 1)
+    producer.end(commit=commit)
+    cluster.kill(next(node for node, at in cluster.target.addresses.items() if at == producer.coordinator.address))
+    cluster.start(away)
+    expect_outcome(cluster, topic, commit)
+
+
+# -- the transaction log ------------------------------------------------------------------------------
+
+
+@contextmanager
+def needing_all_replicas(cluster: Cluster, topic: str) -> Iterator[None]:
+    """Let an internal topic need three in-sync replicas within the block."""
+    with controller(cluster) as broker:
+        error = change_configs(broker, topic, (MIN_ISR, SET, "3"))
+    if error:
+        raise Unsupported(f"the target does not alter the settings of {topic}")
+    try:
+        yield
+    finally:
+        with controller(cluster) as broker:
+            change_configs(broker, topic, (MIN_ISR, DELETE, None))
+
+
+@clause("TXN-31")
+@OUTCOMES
+@defect(Reply(EndTxnRequest, "error_code", 0))
+def test_an_end_that_cannot_be_stored_can_be_repeated(cluster: Cluster, producer: Transactional, commit: bool) -> None:
+    away = other_brokers(cluster, producer)[0]
+    topic = cluster.create_topic(replicas=3)
+    with needing_all_replicas(cluster, TRANSACTION_LOG):
+        producer.begin(topic)
+        producer.write(topic, 0)
+        cluster.stop(away)
+        await_isr(cluster, topic, 2)
+        refusals = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+        expect("error code of EndTxn", refusals, end_once(producer, commit))
+        cluster.start(away)
+        cluster.eventually("a successful EndTxn", lambda: end_once(producer.reconnect(), commit) == 0, FAILOVER_S)
+        expect_outcome(cluster, topic, commit)
+
+
+def end_once(producer: Transactional, commit: bool) -> int:
+    request = EndTxnRequest(
+        transactional_id=producer.id, producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=commit
+    )
+    return int(producer.coordinator.call(request, 4, 15.0).error_code)
+
+
+# -- producers that expire (KIP-854) --------------------------------------------------------------------
+
+
+def producers_of(leader: Broker, topic: Topic) -> set[int]:
+    requested = TopicRequest(name=topic.name, partition_indexes=(topic.partition,))
+    part = only(only(leader.call(DescribeProducersRequest(topics=(requested,))).topics).partitions)
+    return {found.producer_id for found in part.active_producers}
+
+
+@clause("TXN-7", "expired producers")
+@defect(Reply(FetchRequest, STABLE, 2))
+def test_a_producer_with_an_open_transaction_does_not_expire(cluster: Cluster) -> None:
+    """All producers expire after a moment: the case runs alone. A second producer shows when they have."""
+    interval_ms = cluster.setting("producer_id_expiration_check_interval_ms")
+    if interval_ms > LONGEST_INTERVAL_MS:
+        raise Unsupported(f"the target's producer.id.expiration.check.interval.ms is {interval_ms}, above 5 s")
+    topic, producer = cluster.create_topic(), Transactional.initialize(cluster)
+    idle = IdempotentProducer.create(cluster, topic)
+    idle.send_accepted(0)
+    producer.begin(topic)
+    producer.write(topic, 0)
+    leader = cluster.leader(topic)
+    expect("producers", True, producers_of(leader, topic) == {idle.producer_id, producer.producer_id})
+    with altered(controller(cluster), ALL_BROKERS, "producer.id.expiration.ms", "1"):
+        cluster.eventually("the idle producer to expire", lambda: idle.producer_id not in producers_of(leader, topic))
+        expect("producers", True, producers_of(leader, topic) == {producer.producer_id})
+        part = fetch_committed(leader, topic)
+        expect("last stable offset, high watermark", (1, 2), (part.last_stable_offset, part.high_watermark))
+        producer.end(commit=COMMIT)
+        eventually_stable(cluster, leader, topic, 3)
