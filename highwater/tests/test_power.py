@@ -12,7 +12,7 @@ from highwater.errors import UsageError
 from highwater.soak.mutation import source_of
 from highwater.soak.power import mutants
 from highwater.soak.power.lines import CaseLines, LinesFile, may_notice, without_repetitions
-from highwater.soak.power.mutants import generated, statement_at, written
+from highwater.soak.power.mutants import equivalents, generated, statement_at, survivors, written
 from highwater.soak.power.results import Killer, Outcome, Results, Trial, read_killers, record_killers, score_text
 
 SAMPLE = (
@@ -48,6 +48,13 @@ def test_every_written_mutant_changes_its_module() -> None:
     found = written()
     assert len({mutant.name for mutant in found}) == len(found) >= 130
     assert all(mutant.mutant.source != source_of(mutant.mutant.module) and mutant.effect for mutant in found)
+
+
+def test_every_written_mutant_has_a_killer_or_a_reason() -> None:
+    """Update the lists with `python -m highwater.soak.power --mutants 0 --record`."""
+    killed, excused = set(read_killers()), [known.name for known in (*equivalents(), *survivors()) if known.name]
+    assert killed.isdisjoint(excused), sorted(killed.intersection(excused))
+    assert sorted([*killed, *excused]) == sorted({*killed, *(mutant.name for mutant in written())})
 
 
 def test_the_same_seed_generates_the_same_mutants() -> None:

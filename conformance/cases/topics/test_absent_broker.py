@@ -23,6 +23,7 @@ from highwater.conformance.defects import GuardOff, Reply, defect
 from highwater.conformance.failures import NoReply
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.replicas import (
     DescribableLogDirTopic,
@@ -183,7 +184,7 @@ def follower_of(cluster: Cluster, topic: Topic) -> int:
 
 
 @clause("REP-15", "restarted leader")
-@defect(GuardOff("HwNeedsMinIsr"))
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
 def test_what_is_not_committed_is_not_read_after_a_restart(cluster: Cluster, lonely_leader: Topic) -> None:
     follower = follower_of(cluster, lonely_leader)
     cluster.stop(lonely_leader.leader_id)

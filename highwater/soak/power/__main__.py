@@ -17,7 +17,15 @@ from rich.console import Console
 
 from highwater.errors import ExitCode, UsageError
 from highwater.soak.power.lines import LinesFile
-from highwater.soak.power.mutants import WRITTEN, BehaviourMutant, equivalents, generated, reason_of, written
+from highwater.soak.power.mutants import (
+    WRITTEN,
+    BehaviourMutant,
+    equivalents,
+    generated,
+    reason_of,
+    survivors,
+    written,
+)
 from highwater.soak.power.nodes import preload
 from highwater.soak.power.results import (
     DEAD,
@@ -51,7 +59,7 @@ def soak(
     record: Annotated[bool, typer.Option("--record", help="Record which case killed which mutant.")] = False,
     tracing: Annotated[bool, typer.Option("--trace/--no-trace", help="Trace new and changed cases first.")] = True,
 ) -> None:
-    """Try the mutants and print the score; exit code 1 for a survivor that is not known to be equivalent."""
+    """Try the mutants and print the score; exit code 1 for a survivor that is not known."""
     preload()
     chosen = _shard([*written(file), *generated(count, seed)], shard)
     if names:
@@ -152,13 +160,15 @@ def _show(trial: Trial) -> None:
 
 
 def _summarize(chosen: list[BehaviourMutant], tried: list[Trial]) -> None:
-    known = equivalents()
+    equivalent, surviving = equivalents(), survivors()
+    reasons = {mutant.key: reason for mutant in chosen if (reason := reason_of(mutant, surviving))}
     for trial in tried:
         if trial.outcome not in DEAD:
-            CONSOLE.print(f"{trial.outcome}: {trial.name}: {trial.effect or trial.before}\n    {trial.after}")
-    excluded = sum(bool(reason_of(mutant, known)) for mutant in chosen)
+            detail = reasons.get(trial.key, trial.after)
+            CONSOLE.print(f"{trial.outcome}: {trial.name}: {trial.effect or trial.before}\n    {detail}")
+    excluded = sum(bool(reason_of(mutant, equivalent)) for mutant in chosen)
     CONSOLE.print(f"{score_text(tried)}; {excluded} more are equivalent")
-    if any(trial.outcome is Outcome.SURVIVED for trial in tried):
+    if any(trial.outcome is Outcome.SURVIVED and trial.key not in reasons for trial in tried):
         sys.exit(ExitCode.VIOLATED)
 
 

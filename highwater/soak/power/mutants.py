@@ -20,6 +20,7 @@ from highwater.soak.mutation import Mutant, mutants, source_of, with_mutation
 FOLDER: Final = Path(__file__).parent
 WRITTEN: Final = FOLDER / "mutants.toml"
 EQUIVALENT: Final = FOLDER / "equivalent.toml"
+SURVIVORS: Final = FOLDER / "survivors.toml"
 PACKAGES: Final = ("replication", "groups", "transactions", "storage", "controller")
 WITHOUT_BEHAVIOUR: Final = {
     "highwater.reference.groups.tracing", "highwater.reference.storage.filesystem",
@@ -131,8 +132,8 @@ def _from_file(entry: _Written, path: Path) -> BehaviourMutant:
     return BehaviourMutant(mutant, entry.name, entry.effect, entry.needs)
 
 
-class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A mutant that no client can distinguish from the broker, with the reason; `name` for a written one."""
+class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A mutant that is equivalent to the broker, or a known survivor, with the reason; `name` for a written one."""
 
     reason: str
     module: str = ""
@@ -141,13 +142,18 @@ class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""
 
 
-def equivalents(path: Path = EQUIVALENT) -> list[Equivalent]:
-    """Read the list of equivalent mutants."""
-    return msgspec.convert(tomllib.loads(path.read_text()).get("mutant", []), list[Equivalent]) if path.exists() else []
+def equivalents(path: Path = EQUIVALENT) -> list[Known]:
+    """Read the list of mutants that no client can distinguish from the broker."""
+    return msgspec.convert(tomllib.loads(path.read_text()).get("mutant", []), list[Known]) if path.exists() else []
 
 
-def reason_of(mutant: BehaviourMutant, known: Iterable[Equivalent]) -> str:
-    """Return why a mutant is equivalent; empty if it is not in the list."""
+def survivors(path: Path = SURVIVORS) -> list[Known]:
+    """Read the list of mutants that a client could notice and that no case kills."""
+    return equivalents(path)
+
+
+def reason_of(mutant: BehaviourMutant, known: Iterable[Known]) -> str:
+    """Return why a mutant is in the list; empty if it is not."""
     module, before, after = mutant.identity
     short = module.removeprefix("highwater.reference.")
     for each in known:
