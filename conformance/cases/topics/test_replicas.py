@@ -278,6 +278,7 @@ def test_a_replica_moves_with_its_records(cluster: Cluster) -> None:
     expect("error code", 0, reassign(cluster, topic.name, (second,)))
     await_replicas(cluster, topic, (second,))
     moved = cluster.topic(topic.name, excluded_leader=first)
+    expect("in-sync replicas", (second,), cluster.isr_of(moved))
     leader = cluster.leader(moved)
     cluster.eventually("the record", lambda: bool(leader.fetch(moved, 0).records))
 
