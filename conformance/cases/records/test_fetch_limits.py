@@ -118,14 +118,14 @@ def test_a_reader_without_rack_is_sent_nowhere(leader: Broker, topic: Topic) -> 
 
 
 @clause("FET-33")
+@sweep(FetchRequest, 11, 12)
 @defect(Reply(FetchRequest, "responses.partitions.records", b""))
-def test_an_in_sync_follower_serves_readers(cluster: Cluster) -> None:
+def test_an_in_sync_follower_serves_readers(cluster: Cluster, version: int) -> None:
     cluster.need_brokers(3)
     topic = cluster.create_topic(replicas=3)
     cluster.leader(topic).produce(topic, batch(b"v"))
     follower = next(address for node, address in cluster.target.addresses.items() if node != topic.leader_id)
     reader = cluster.connect(follower)
-    version = reader.version_of(FetchRequest, 11)
 
     def values() -> bool:
         answer = reader.fetch(topic, 0, version=version)
