@@ -42,6 +42,13 @@ def followers(cluster: Cluster, topic: Topic) -> list[int]:
     return [node for node in cluster.target.addresses if node != topic.leader_id]
 
 
+def controller_last(cluster: Cluster) -> list[int]:
+    """Return the nodes with the controller last, since it must not be stopped."""
+    with cluster.connect() as broker:
+        controller = broker.metadata().controller_id
+    return sorted(cluster.target.addresses, key=lambda node: (node == controller, node))
+
+
 def produce_acknowledged(cluster: Cluster, topic: Topic, *values: bytes) -> None:
     """Produce each value in a separate batch with acks=all, again until it is acknowledged."""
     leader = cluster.leader(topic)

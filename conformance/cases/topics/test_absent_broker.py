@@ -10,6 +10,7 @@ from highwater.conformance.cases.support.admin import need_feature
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     await_isr,
+    controller_last,
     create_replicated_topic,
     produce_acknowledged,
     replica_shows,
@@ -50,7 +51,7 @@ QUIET_S = 3.0
 def test_who_holds_the_records_stays_until_the_new_replica_has_them(cluster: Cluster) -> None:
     cluster.need(PAUSE_NODE)
     cluster.need_brokers(3)
-    new, first, old = _controller_last(cluster)
+    new, first, old = controller_last(cluster)
     topic = cluster.create_topic(assignment=[first, old])
     await_isr(cluster, topic, 2)
     produce_acknowledged(cluster, topic, *VALUES)
@@ -81,13 +82,6 @@ def _try_to_reassign(cluster: Cluster, topic: Topic, *replicas: int) -> bool:
     return False
 
 
-def _controller_last(cluster: Cluster) -> list[int]:
-    """Return the nodes with the controller last, since it must not be stopped."""
-    with cluster.connect() as broker:
-        controller = broker.metadata().controller_id
-    return sorted(cluster.target.addresses, key=lambda node: (node == controller, node))
-
-
 @clause("CTL-8", "away")
 @defect(GuardOff("DeletionAwaitsReplicas"), Reply(DescribeLogDirsRequest, "results.topics", ()))
 def test_a_replica_that_was_away_goes_with_its_topic(cluster: Cluster) -> None:
@@ -95,7 +89,7 @@ def test_a_replica_that_was_away_goes_with_its_topic(cluster: Cluster) -> None:
     cluster.need(STOP_NODE)
     topic = create_replicated_topic(cluster)
     produce_acknowledged(cluster, topic, *VALUES)
-    away = next(node for node in _controller_last(cluster) if node != topic.leader_id)
+    away = next(node for node in controller_last(cluster) if node != topic.leader_id)
     requested = DescribableLogDirTopic(topic=topic.name, partitions=(0,))
     with cluster.connect(cluster.target.addresses[away]) as broker:
         expect("the broker has a log of the topic", True, (topic.name, 0) in log_sizes(broker, requested))
@@ -111,7 +105,7 @@ def test_a_replica_that_was_away_goes_with_its_topic(cluster: Cluster) -> None:
 def test_a_topic_that_is_deleted_while_it_moves_is_removed(cluster: Cluster) -> None:
     cluster.need(PAUSE_NODE)
     cluster.need_brokers(3)
-    new, first, old = _controller_last(cluster)
+    new, first, old = controller_last(cluster)
     topic = cluster.create_topic(assignment=[first, old])
     await_isr(cluster, topic, 2)
     cluster.pause(new)
@@ -154,7 +148,7 @@ def lonely_leader(cluster: Cluster) -> Topic:
     cluster.need(STOP_NODE)
     cluster.need_brokers(3)
     need_feature(cluster.connect(), "eligible.leader.replicas.version", 1)
-    topic = cluster.create_topic(assignment=_controller_last(cluster)[:2], configs={"min.insync.replicas": "2"})
+    topic = cluster.create_topic(assignment=controller_last(cluster)[:2], configs={"min.insync.replicas": "2"})
     await_isr(cluster, topic, 2)
     produce_acknowledged(cluster, topic, *VALUES)
     cluster.stop(next(node for node in cluster.isr_of(topic) if node != topic.leader_id))

@@ -11,6 +11,7 @@ from highwater.conformance.cases.support.producers import IdempotentProducer, se
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     await_isr,
+    controller_last,
     create_replicated_topic,
     expect_values,
     fail_over,
@@ -110,7 +111,8 @@ def test_each_epoch_ends_where_the_next_begins(cluster: Cluster, topic: Topic) -
 @clause("REP-25")
 @defect(Reply(MetadataRequest, "topics.partitions.isr_nodes", (1, 2, 3)))
 def test_who_stops_leaves_the_isr_and_comes_back(cluster: Cluster, topic: Topic) -> None:
-    follower = followers(cluster, topic)[0]
+    """The controller continues to run, so that what it remembers of the stopped broker counts after the restart."""
+    follower = next(node for node in controller_last(cluster) if node != topic.leader_id)
     cluster.stop(follower)
     await_isr(cluster, topic, 2)
     expect("the stopped broker is in the ISR", False, follower in cluster.isr_of(topic))
@@ -138,8 +140,15 @@ def test_who_is_silent_leaves_the_isr_and_comes_back(cluster: Cluster, topic: To
 
 @clause("REP-25", "dead leader")
 @defect(Reply(MetadataRequest, "topics.partitions.isr_nodes", (1, 2, 3)))
-def test_a_leader_that_died_is_not_in_the_isr_of_the_next(cluster: Cluster, topic: Topic) -> None:
-    """The next leader could remove it only after replica.lag.time.max.ms; until then acks=all would wait."""
+def test_a_leader_that_died_is_not_in_the_isr_of_the_next(cluster: Cluster) -> None:
+    """The next leader could remove it only after replica.lag.time.max.ms; until then acks=all would wait.
+
+    The leader is not the controller, which decides about the ISR when it sees the leader die.
+    """
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    topic = cluster.create_topic(assignment=controller_last(cluster))
+    await_isr(cluster, topic, 3)
     cluster.kill(topic.leader_id)
 
     def isr_of_next_leader() -> tuple[int, ...] | None:
