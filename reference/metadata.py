@@ -32,6 +32,8 @@ TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11
 # Create, alter, describe, cluster action, describe and alter configs, idempotent write.
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 NOT_REQUESTED = -(1 << 31)
+BROKERS, CONTROLLERS = 1, 2
+"""Types of endpoints (KIP-919)."""
 COORDINATORS_SINCE = 4
 # Versions 10 and 11 have a topic id field that cannot be used: their responses require a topic name.
 TOPIC_IDS_SINCE = 12
@@ -131,6 +133,12 @@ class MetadataHandler:
 
     async def describe_cluster(self, request: Request) -> DescribeClusterResponse:
         body: DescribeClusterRequest = request.body
+        if body.endpoint_type != BROKERS:
+            is_known = body.endpoint_type == CONTROLLERS
+            return DescribeClusterResponse(
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_message=f"This is an endpoint of brokers (1), not of type {body.endpoint_type}.",
+            )
         return DescribeClusterResponse(
             cluster_authorized_operations=_cluster_operations(requested=body.include_cluster_authorized_operations),
             cluster_id=self._context.config.cluster_id,

@@ -45,8 +45,27 @@ from highwater.reference.wire.messages.replicas import (
     ReplicaElectionResult,
 )
 
-PREFERRED: Final = 0
+PREFERRED, UNCLEAN = 0, 1
+ELECTION_TYPES: Final = (PREFERRED, UNCLEAN)
 NOT_CONTROLLER_ERRORS: Final = (ControllerMovedError, StoreLostError)
+
+
+def _unknown_election(body: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Return INVALID_REQUEST for every requested partition, as ElectLeadersRequest.getErrorResponse."""
+    code, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {body.election_type}"
+    return ElectLeadersResponse(
+        error_code=code if body.topic_partitions != () else ErrorCode.NONE,
+        replica_election_results=tuple(
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=tuple(
+                    PartitionResult(partition_id=number, error_code=code, error_message=message)
+                    for number in topic.partitions
+                ),
+            )
+            for topic in body.topic_partitions or ()
+        ),
+    )
 
 
 def _by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
@@ -109,6 +128,8 @@ class ControllerHandlers:
     async def elect_leaders(self, request: Request) -> ElectLeadersResponse:
         body: ElectLeadersRequest = request.body
         everywhere = body.topic_partitions is None
+        if body.election_type not in ELECTION_TYPES:
+            return _unknown_election(body)
         try:
             term = self._term()
             states = term.controller_context.cluster.states

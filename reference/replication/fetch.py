@@ -41,6 +41,7 @@ CONSUMER = -1
 RACKS_SINCE = 11
 DEBUGGING_CONSUMER = -2  # compares replicas, so followers answer it too
 READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 TIMESTAMPS_SINCE = 2
 RECORD_BATCHES_SINCE = 4
 ZSTD_SINCE = 10
@@ -173,6 +174,9 @@ class FetchHandler:
         if session is not None:
             session.moved = False
         for topic, requested in fetch_context.requests():
+            if body.isolation_level not in ISOLATION_LEVELS:  # IsolationLevel.forId throws IllegalArgumentException
+                read_pass.add(topic, _error_data(requested, ErrorCode.UNKNOWN_SERVER_ERROR), urgent=True)
+                continue
             partition = self._replicas.partitions.get((topic, requested.partition))
             if partition is None:
                 error = self._replicas.not_leader(topic, requested.partition)

@@ -20,6 +20,7 @@ from highwater.reference.wire.messages.offsets import (
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NOT_FOUND = (-1, -1)
 READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)
 OFFSET_NOT_AVAILABLE_SINCE = 5
 LEADER_EPOCH_SINCE = 4
 
@@ -54,6 +55,8 @@ class OffsetsHandler:
     ) -> ListOffsetsPartitionResponse:
         partition, error = self._leader(topic, requested.partition_index, requested.current_leader_epoch)
         offset, timestamp, epoch = -1, -1, -1
+        if body.isolation_level not in ISOLATION_LEVELS:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR  # IsolationLevel.forId throws IllegalArgumentException
         if partition is not None and error is ErrorCode.NONE:
             consumer = body.replica_id < 0
             end = partition.high_watermark if consumer else partition.log.log_end_offset

@@ -33,12 +33,15 @@ from highwater.reference.wire.messages.metadata import (
     MetadataRequest,
     TopicRequest,
 )
+from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from highwater.reference.wire.messages.replicas import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
+    ElectLeadersRequest,
+    TopicPartitions,
 )
 from highwater.reference.wire.messages.security import (
     AclCreation,
@@ -274,3 +277,32 @@ def test_an_ambiguous_change_is_refused(world: Simulated) -> None:
     reply = world.ask(AlterConfigsRequest(resources=(null,)), 1)
     assert reply.responses[0].error_code == ErrorCode.INVALID_REQUEST
     assert setting(world, "retention.ms") == "604800000"
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "expected"),
+    [(1, ErrorCode.NONE), (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
+)
+def test_a_broker_describes_only_endpoints_of_brokers(
+    world: Simulated, endpoint_type: int, expected: ErrorCode
+) -> None:
+    """KIP-919; a value that is no endpoint type was handled like that of the brokers."""
+    assert world.ask(DescribeClusterRequest(endpoint_type=endpoint_type), 1).error_code == expected
+
+
+@pytest.mark.parametrize("topics", [None, (TopicPartitions(topic=TOPIC, partitions=(0, 1)),)])
+def test_an_unknown_type_of_election_is_refused(world: Simulated, topics: tuple[TopicPartitions, ...] | None) -> None:
+    """It was handled like an unclean election. Apache Kafka 4.3.1 returns INVALID_REQUEST."""
+    answer = world.ask(ElectLeadersRequest(election_type=2, topic_partitions=topics), 2)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    codes = {part.error_code for topic in answer.replica_election_results for part in topic.partition_result}
+    assert codes == ({ErrorCode.INVALID_REQUEST} if topics else set())
+
+
+def test_an_unknown_isolation_level_is_refused(world: Simulated) -> None:
+    """It was handled like read_uncommitted. Apache Kafka 4.3.1 returns UNKNOWN_SERVER_ERROR for each partition."""
+    assert world.fetch(TOPIC, isolation_level=2).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    requested = (ListOffsetsTopic(name=TOPIC, partitions=(ListOffsetsPartition(timestamp=-1),)),)
+    for isolation_level in (-1, 2):
+        body = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=requested)
+        assert world.ask(body, 4).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
