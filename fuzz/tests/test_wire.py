@@ -22,7 +22,7 @@ from highwater.fuzz.wire.generate.pool import Pool, sound_frame
 from highwater.fuzz.wire.generate.requests import HARMFUL, generate
 from highwater.fuzz.wire.generate.stream import TRANSPORTS, Stream
 from highwater.fuzz.wire.minimise import minimise_finding
-from highwater.fuzz.wire.oracles import Failure, Oracle
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import replay_finding
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
@@ -39,6 +39,7 @@ from highwater.reference.wire.registry import APIS
 
 SEED = 7
 SERVED = {3: (0, 9), 10: (0, 2), 18: (0, 0)}
+COORDINATORS = (0, 1, 2)
 RESPONSES = {
     3: MetadataResponse(),
     10: FindCoordinatorResponse(),
@@ -72,8 +73,10 @@ class Handler(socketserver.StreamRequestHandler):
 
     def _answer(self, frame: bytes) -> bool:
         try:
-            header, _ = decode_request(frame)
+            header, body = decode_request(frame)
         except DecodeError:
+            return False
+        if getattr(body, "key_type", 0) not in COORDINATORS:
             return False
         first, last = SERVED.get(header.api_key, (1, 0))
         if not first <= header.api_version <= last:

@@ -15,7 +15,7 @@ from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.pool import sound_frame
 from highwater.fuzz.wire.generate.stream import Stream
-from highwater.fuzz.wire.oracles import Failure, Oracle, reply_timeout
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle, reply_timeout
 from highwater.fuzz.wire.sequences.context import SequenceAbandoned, SequenceContext
 from highwater.fuzz.wire.sequences.run import ParallelRunner, version_ranges
 from highwater.fuzz.wire.session import Bounds, Session

@@ -16,7 +16,7 @@ from highwater.fuzz.wire.defects.table import WIRE_DEFECTS, check_defects
 from highwater.fuzz.wire.findings import read_finding
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.requests import CLIENT_ID
-from highwater.fuzz.wire.oracles import Oracle
+from highwater.fuzz.wire.oracles.responses import Oracle
 from highwater.fuzz.wire.replay import Replay, replay_finding
 from highwater.fuzz.wire.self_test import run_defect, summary_of
 from highwater.fuzz.wire.sequences.run import (

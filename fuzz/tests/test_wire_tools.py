@@ -25,7 +25,7 @@ from highwater.fuzz.wire.findings import read_finding, write_finding
 from highwater.fuzz.wire.generate.batches import BOMBS, bomb
 from highwater.fuzz.wire.generate.cases import Case, with_size
 from highwater.fuzz.wire.generate.pool import sound_frame
-from highwater.fuzz.wire.oracles import Oracle, judge
+from highwater.fuzz.wire.oracles.responses import Oracle, judge
 from highwater.fuzz.wire.page import page
 from highwater.fuzz.wire.process import MEGABYTE, Process, listening_process, place_of
 from highwater.fuzz.wire.sequences.versions import difference

@@ -12,7 +12,7 @@ import msgspec
 from highwater.fuzz.wire.connection import connect
 from highwater.fuzz.wire.generate.cases import Case, with_size
 from highwater.fuzz.wire.generate.pool import sound_frame
-from highwater.fuzz.wire.oracles import Failure, Oracle, code_name, judge
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle, code_name, judge
 from highwater.fuzz.wire.sequences.relations import READS
 from highwater.reference.client.connection import ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import EncodeError, FrameSizeError

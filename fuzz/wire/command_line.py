@@ -212,6 +212,8 @@ def _print_summary(summary: dict[str, Any], target: str, *, json_: bool) -> None
         typer.echo(f"skipped: sequences {name}: {why}")
     if lines := summary.get("lines"):
         typer.echo(f"lines of the reference: {lines['covered']:,} of {lines['all']:,}")
+    for oracle, covered in summary["oracles"].items():
+        typer.echo(f"{oracle}: {covered}")
     verdict = f"{len(summary['findings'])} findings" if summary["findings"] else "clean"
     typer.echo(
         f"{summary['cases']:,} cases, {summary['cases_per_second']:,} a second, {summary['sequences']:,} sequences, "
@@ -234,7 +236,7 @@ def replay_command(
     from highwater.fuzz.wire.agreement import disagreement
     from highwater.fuzz.wire.clients.session import replay_served
     from highwater.fuzz.wire.findings import read_finding
-    from highwater.fuzz.wire.oracles import Oracle
+    from highwater.fuzz.wire.oracles.responses import Oracle
     from highwater.fuzz.wire.replay import replay_finding
 
     finding = read_finding(file)
@@ -290,7 +292,7 @@ def minimise_command(
 @contextmanager
 def _open_target(target: str, *, owned: bool = False, memory_mb: int = 0) -> Iterator["FuzzTarget"]:
     """Open the target, launched if necessary. UsageError for another machine without --i-own-this-host."""
-    from highwater.conformance.targets import ADDRESSES, check_target, open_target
+    from highwater.conformance.targets import ADDRESSES, check_target, launch_target, open_target
     from highwater.fuzz.wire.target import FuzzTarget
 
     check_target(target)
@@ -301,7 +303,8 @@ def _open_target(target: str, *, owned: bool = False, memory_mb: int = 0) -> Ite
         if target.endswith(".toml") and not owned:
             _refuse_remote(opened.bootstrap)
         address = (target if is_address else opened.bootstrap).split(",")[0]
-        yield FuzzTarget(address, opened, target, memory_mb)
+        launch = None if is_address or target.endswith(".toml") else lambda: launch_target(target)
+        yield FuzzTarget(address, opened, target, memory_mb, launch)
 
 
 def _refuse_remote(addresses: str) -> None:

@@ -35,7 +35,15 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
 from highwater.fuzz.wire.generate.cases import Case, Ends, Kind
-from highwater.fuzz.wire.oracles import CORRELATION_END, DEADLINE_S, Failure, Oracle, ReplyTimeout, judge, reply_timeout
+from highwater.fuzz.wire.oracles.responses import (
+    CORRELATION_END,
+    DEADLINE_S,
+    Failure,
+    Oracle,
+    ReplyTimeout,
+    judge,
+    reply_timeout,
+)
 from highwater.reference.wire.errors import FrameSizeError
 from highwater.reference.wire.framing import FrameReader
 

@@ -12,7 +12,7 @@ import msgspec
 from highwater.errors import UsageError
 from highwater.fuzz.wire.clients.served_replies import SIZE, Served
 from highwater.fuzz.wire.generate.cases import Case, Ends, is_whole
-from highwater.fuzz.wire.oracles import Oracle, key_and_version, read_request
+from highwater.fuzz.wire.oracles.responses import Oracle, key_and_version, read_request
 from highwater.reference.wire.errors import WireError
 from highwater.reference.wire.printer import describe, hexdump
 from highwater.reference.wire.registry import APIS
@@ -28,7 +28,11 @@ EXPECTED: Final = {
     Oracle.DECODE: "a response that decodes strictly in the requested version",
     Oracle.CORRELATION: "a response with the correlation id of its request",
     Oracle.ERROR_CODE: "error codes that exist, and that this API may return",
+    Oracle.REFUSE: "an error code or a closed connection for a malformed request",
     Oracle.MEMORY: "memory in proportion to the bytes that were sent",
+    Oracle.LEAK: "memory that does not grow with each request of one kind",
+    Oracle.STALL: "a healthy connection is served while other requests are handled",
+    Oracle.STATE: "the same state before and after a refused request",
     Oracle.DESCRIPTORS: "as many sockets as there are connections",
     Oracle.INVARIANT: "the response that the model of the sequence predicts",
     Oracle.RELATION: "the same response to equivalent requests",

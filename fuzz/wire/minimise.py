@@ -8,7 +8,7 @@ from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import advertised
 from highwater.fuzz.wire.findings import Finding, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
-from highwater.fuzz.wire.oracles import Failure, Oracle
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import make_topics
 from highwater.fuzz.wire.sequences.run import run_sequence, version_ranges
 from highwater.fuzz.wire.shrink import shrink

@@ -55,6 +55,19 @@ class Process:
             return found.get("VmRSS", 0), found.get("VmHWM", 0)
         return 0, 0
 
+    @property
+    def command(self) -> str:
+        """Return the name of the program, such as `java`; empty if it has ended."""
+        with suppress(OSError):
+            return (self.folder / "comm").read_text().strip()
+        return ""
+
+    def waited_for_processor_s(self) -> float:
+        """Return how long the main thread was runnable without a processor; 0 where the kernel has no count."""
+        with suppress(OSError, IndexError, ValueError):
+            return int((self.folder / "schedstat").read_text().split()[1]) / 1e9
+        return 0.0
+
     def forget_peak(self) -> None:
         with suppress(OSError):
             (self.folder / "clear_refs").write_text(RESET_PEAK)

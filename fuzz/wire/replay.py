@@ -3,14 +3,24 @@
 import random
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from highwater.fuzz.wire.connection import advertised, connect
 from highwater.fuzz.wire.findings import Finding
 from highwater.fuzz.wire.generate.cases import Case, Ends
 from highwater.fuzz.wire.generate.requests import TOPICS
-from highwater.fuzz.wire.oracles import DEADLINE_S, PARKED_S, Failure, Oracle, judge, reply_timeout
+from highwater.fuzz.wire.oracles.leaks import slope
+from highwater.fuzz.wire.oracles.responses import (
+    DEADLINE_S,
+    PARKED_S,
+    Failure,
+    Oracle,
+    judge,
+    reply_timeout,
+)
+from highwater.fuzz.wire.oracles.stalls import StallWatch
+from highwater.fuzz.wire.oracles.states import StateWatch, is_refusal
 from highwater.fuzz.wire.sequences.context import LATEST, RETRIABLE, SequenceAbandoned, SequenceContext, Violation
 from highwater.fuzz.wire.sequences.run import replay_sequence, version_ranges
 from highwater.fuzz.wire.target import FuzzTarget
@@ -19,10 +29,10 @@ from highwater.reference.wire.errors import FrameSizeError
 
 SEGMENT_S: Final = 0.01
 """Pause between segments, so that the target reads each with a separate call."""
-LEAK_TURNS: Final = 150
+SOCKET_TURNS: Final = 150
 """Repetitions of the steps: a leak exceeds its threshold only after many."""
 POLLS_MAX: Final = 400
-RESPONSE_ORACLES: Final = frozenset({Oracle.DECODE, Oracle.CORRELATION, Oracle.ERROR_CODE})
+RESPONSE_ORACLES: Final = frozenset({Oracle.DECODE, Oracle.CORRELATION, Oracle.ERROR_CODE, Oracle.REFUSE})
 """Oracles on a single response, which need no check of the process."""
 
 
@@ -54,18 +64,22 @@ def replay_finding(fuzz_target: FuzzTarget, finding: Finding, deadline_s: float 
 
 @dataclass
 class Replay:
-    """Sends cases in order, on one connection for as long as it stays open."""
+    """Sends cases in order, on one connection for as long as it stays open.
+
+    `all_refused` is False once a case was not refused.
+    """
 
     target: FuzzTarget
     deadline_s: float = DEADLINE_S
     parked_s: float = PARKED_S
+    all_refused: bool = field(default=True, init=False)
 
     def run(self, cases: list[Case], oracle: Oracle | None = None) -> Failure | None:
         """Return the first failure. `oracle` is the expected one: leaks are only checked if it is DESCRIPTORS."""
         self.target.start_measuring()
         failure = None
-        for _ in range(LEAK_TURNS if oracle is Oracle.DESCRIPTORS else 1):
-            failure = failure or self._steps(cases)
+        for _ in range(SOCKET_TURNS if oracle is Oracle.DESCRIPTORS else 1):
+            failure = failure or self._watched(cases, oracle)
         if failure is not None and failure.oracle is oracle in RESPONSE_ORACLES:
             return failure
         dead = self.target.why_dead()
@@ -79,6 +93,33 @@ class Replay:
         if excess_memory is not None and (failure is None or oracle is Oracle.MEMORY):
             return Failure(Oracle.MEMORY, excess_memory)
         return failure
+
+    def _watched(self, cases: list[Case], oracle: Oracle | None) -> Failure | None:
+        """Send the cases in the way in which the expected oracle observes the broker."""
+        if oracle is Oracle.LEAK:
+            kept = slope(self.target.memory, self._steps, cases)
+            return None if kept is None else Failure(Oracle.LEAK, f"keeps {kept / 1024:.0f} kB for each request")
+        if oracle is Oracle.STALL:
+            with StallWatch(
+                self.target.address, self.target.stall_limit_s, self.target.waited_for_processor_s
+            ) as watch:
+                watch.wait_for_probe()
+                failure = self._steps(cases)
+            if watch.stalls:
+                return Failure(Oracle.STALL, f"a healthy connection waited for {watch.longest_s:.1f} s")
+            return failure
+        if oracle is Oracle.STATE:
+            changed = StateWatch(version_ranges(advertised(self.target.address))).compare(
+                self.target.address, cases, self.are_refused
+            )
+            return Failure(Oracle.STATE, f"changed by a refused request: {changed}") if changed else None
+        return self._steps(cases)
+
+    def are_refused(self, cases: list[Case]) -> bool:
+        """Send the cases; return True if each was refused."""
+        self.all_refused = True
+        self._steps(cases)
+        return self.all_refused
 
     def _steps(self, cases: list[Case]) -> Failure | None:
         connection: Connection | None = None
@@ -119,6 +160,7 @@ class Replay:
                 if failure is not None or not stays:
                     return failure, False
         except ConnectionClosedError:
+            self.all_refused &= is_refusal(case.frames[-1], "closed")
             return None, False
         except FrameSizeError as error:
             return Failure(Oracle.DECODE, f"a malformed response: {error}"), False
@@ -130,8 +172,11 @@ class Replay:
         allowed = reply_timeout(frame, self.deadline_s)
         wait_s = min(allowed.wait_s, self.parked_s) if allowed.silent_ok else allowed.wait_s
         try:
-            return judge(frame, connection.receive_frame(wait_s))[0], True
+            failure, codes = judge(frame, connection.receive_frame(wait_s))
+            self.all_refused &= is_refusal(frame, codes)
+            return failure, True
         except ReplyTimeoutError:
+            self.all_refused = False
             if allowed.silent_ok:
                 return None, not allowed.blocks
             return Failure(Oracle.DEADLINE, f"neither answered nor closed within {allowed.wait_s:g} s"), False

@@ -10,11 +10,15 @@ import msgspec
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.fuzz.wire.defects.node import defective
 from highwater.fuzz.wire.defects.table import WIRE_DEFECTS, check_defects
+from highwater.fuzz.wire.oracles.responses import Oracle
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
+from highwater.fuzz.wire.triage import WATCHED
 
 DEADLINE_S: Final = 2.0
 TIME_S: Final = 60.0
+COUNTED: Final = (Oracle.REFUSE, *WATCHED)
+"""Oracles that must find their defects themselves; other oracles often find these first."""
 
 
 class DefectRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +40,9 @@ class DefectRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_defect(defect: str, seed: int, folder: Path, seconds: float = TIME_S) -> DefectRun:
-    """Fuzz until the first finding. The reference has none of its own, so the defect must be its cause."""
+    """Fuzz until the first finding that counts. The reference has none of its own, so the defect must be its cause."""
+    known = WIRE_DEFECTS[defect]
+    counted = known.shows if known.shows in COUNTED else ""
     target = ReferenceTarget(1, node_program=defective([defect]))
     try:
         fuzz_target = FuzzTarget(next(iter(target.addresses.values())), target, "reference")
@@ -44,13 +50,13 @@ def run_defect(defect: str, seed: int, folder: Path, seconds: float = TIME_S) ->
             fuzz_target,
             folder / f"{defect}-{seed}",
             seed,
-            Bounds(seconds, findings=1, deadline_s=DEADLINE_S, shrink_s=0),
+            Bounds(seconds, findings=1, counted=counted, deadline_s=DEADLINE_S, shrink_s=0),
         )
         summary = session.run()
     finally:
         target.close()
-    first: dict[str, Any] = next(iter(summary["findings"]), {})
-    known = WIRE_DEFECTS[defect]
+    counting = [row for row in summary["findings"] if counted in ("", row["oracle"])]
+    first: dict[str, Any] = next(iter(counting), {})
     return DefectRun(
         defect=defect, bug=known.bug, shows=known.shows, seed=seed, found=bool(first),
         oracle=first.get("oracle", ""), message=first.get("message", ""), seconds=round(session.totals.hit_s, 1),

@@ -1,4 +1,4 @@
-"""The fuzzing loop: send cases, check replies and the process, run sequences, and triage failures."""
+"""The fuzzing loop: send cases, check replies and the process, run sequences, and hand failures to the confirmation."""
 
 import os
 import time
@@ -11,17 +11,29 @@ from typing import Any, Final
 
 from highwater.errors import UsageError
 from highwater.fuzz.wire.agreement import disagreement, random_read
+from highwater.fuzz.wire.confirmation import Confirmation
 from highwater.fuzz.wire.connection import advertised, unknown_versions
 from highwater.fuzz.wire.corpus import Corpus, Coverage, State, read_state, write_state
 from highwater.fuzz.wire.engine import SLOW_S, Engine, Hooks, TargetDown
 from highwater.fuzz.wire.findings import FILE, Finding, api_name
 from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case
 from highwater.fuzz.wire.generate.stream import Stream
-from highwater.fuzz.wire.oracles import DEADLINE_S, Failure, Oracle
+from highwater.fuzz.wire.oracles.leaks import LeakWatch
+from highwater.fuzz.wire.oracles.malformed import must_be_refused
+from highwater.fuzz.wire.oracles.responses import DEADLINE_S, Failure, Oracle
+from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
+from highwater.fuzz.wire.oracles.states import StateWatch
 from highwater.fuzz.wire.process import MEGABYTE, Process
-from highwater.fuzz.wire.sequences.run import ParallelRunner, runnable, skipped_sequences, version_ranges
+from highwater.fuzz.wire.replay import Replay, make_topics
+from highwater.fuzz.wire.sequences.run import (
+    ParallelRunner,
+    SequenceResult,
+    runnable,
+    skipped_sequences,
+    version_ranges,
+)
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import SHRINK_S, Triage
+from highwater.fuzz.wire.triage import CRASH_DEADLINE_S, FATAL, PARKED_AGAIN_S, SHRINK_S, Triage
 
 SOUND_SHARE: Final = 0.25
 """Share of valid requests, which bring the target into states with topics, groups and transactions."""
@@ -33,20 +45,31 @@ PERSIST_SHARE: Final = 50
 """The state is written for at most 1/PERSIST_SHARE of the time; after an hour each write takes seconds."""
 SOCKETS_EVERY_S: Final = 5.0
 MAX_FINDINGS: Final = 200
-QUEUED_MAX: Final = 500
 DEFER_MAX: Final = 12
 """Turns for which sequences are deferred while the target is busy; some targets are always busy."""
 SETTLE_S: Final = 0.05
+DEAD_S: Final = 10.0
+"""A broker that stalls for longer is dead."""
+STATES_EVERY_S: Final = 0.5
+STATES_BATCH: Final = 40
+QUIET_S: Final = 0.2
+"""Time for the requests in flight before the state is read."""
+RESTART_MAX_S: Final = 1.0
+"""A target that restarts faster is restarted when it stalls, instead of waiting for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of a run; the first that is reached ends it. `rate` is in cases per second."""
+    """Limits of a run; the first that is reached ends it. `rate` is in cases per second.
+
+    `counted`: only findings of this oracle count for the limit of findings and the time to the first; all if empty.
+    """
 
     seconds: float = 30.0
     cases: int = 10_000_000
     rate: float = 50_000.0
     findings: int = MAX_FINDINGS
+    counted: str = ""
     deadline_s: float = DEADLINE_S
     sound_share: float = SOUND_SHARE
     shrink_s: float = SHRINK_S
@@ -63,6 +86,8 @@ class Totals:
     hit_s: float = 0.0
     hit_processor_s: float = 0.0
     hit_frames: int = 0
+    malformed: int = 0
+    """Requests that had to be refused, and were judged."""
     ended: str = ""
 
 
@@ -93,6 +118,12 @@ class Session:
         self.triage.deadline_s = min(self.triage.deadline_s, self.bounds.deadline_s)
         self.triage.signatures = {tuple(signature) for signature in self.state.seen}
         self.served = advertised(self.target.address)
+        make_topics(self.target.address)
+        self.target.stall_limit_s = idle_limit(self.target.address)
+        self._leaks = LeakWatch(self.target.why_no_leaks)
+        self._states = StateWatch(version_ranges(self.served))
+        self._stalled: deque[tuple[float, list[Case]]] = deque()
+        self._is_paused = False
         self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
         self._stream.avoided, self._stream.left_alone = set(self.state.avoid), set(self.state.left_alone)
         self._stream.left_alone |= unknown_versions(self.target.address)
@@ -101,12 +132,16 @@ class Session:
         self._runner = ParallelRunner(version_ranges(self.served), self._next_sequence)
         self._slow_cases: list[Case] = []
         self._deferred_turns = 0
-        self._failures: deque[tuple[Failure, Case, list[Case]]] = deque(maxlen=QUEUED_MAX)
-        self._started = self._persisted = self._counted = time.monotonic()
+        self._failures: deque[tuple[Failure, list[Case], str]] = deque()
+        self._started = self._persisted = self._counted = self._compared = time.monotonic()
         self._own = Process(os.getpid(), None)
         self._processor, self._persist_every_s, self._persisted_findings = time.process_time(), PERSIST_EVERY_S, 0
         hooks = Hooks(self._next_case, self._on_answer, self._on_failure, self._on_slow, self.triage.is_known_hang)
         self._engine = Engine(self.target.address, hooks, self.bounds.deadline_s)
+        self._confirmation = Confirmation(self.triage, self._engine_paused)
+        self._stalls = StallWatch(
+            self.target.address, self.target.stall_limit_s, self.target.waited_for_processor_s, self._on_stall
+        )
 
     def _read_state(self) -> State:
         state = read_state(self.folder) if self.resume else None
@@ -130,7 +165,9 @@ class Session:
         except KeyboardInterrupt:
             self.totals.ended = "interrupted"
         finally:
+            self._stalls.close()
             self._engine.close()
+            self._confirmation.close()
             self.totals.seconds = time.monotonic() - self._started
             self.persist()
         return self.summary()
@@ -140,11 +177,15 @@ class Session:
         bounds = {
             "time": elapsed < self.bounds.seconds,
             "cases": self.totals.cases < self.bounds.cases,
-            "findings": len(self.triage.findings) < self.bounds.findings,
+            "findings": self._findings() < self.bounds.findings,
             "the target is dead": not self.totals.ended,
         }
         self.totals.ended = self.totals.ended or next((name for name, within in bounds.items() if not within), "")
         return not self.totals.ended
+
+    def _findings(self) -> int:
+        """Return the number of findings that count for the limit."""
+        return sum(self.bounds.counted in ("", finding.oracle) for finding in self.triage.findings)
 
     def _turn(self) -> None:
         self.target.start_measuring()
@@ -163,8 +204,18 @@ class Session:
         self._run_sequences()
         self._read_log()
         self._compare()
-        while self._failures and len(self.triage.findings) < self.bounds.findings:
-            self._examine(*self._failures.popleft())
+        self._compare_states()
+        self._handle_stalls()
+        while self._failures and self._findings() < self.bounds.findings:
+            self._suspect(*self._failures.popleft())
+        self._avoid_confirmed()
+
+    def _avoid_confirmed(self) -> None:
+        """Stop sending what the confirmation found to end or slow down the target."""
+        for confirmed in self._confirmation.results():
+            for case in confirmed.cases:
+                self._stream.avoid(case.kind)
+            self._stream.left_alone |= confirmed.versions
 
     def _limit_rate(self, begun: int, started: float) -> None:
         ahead = begun / self.bounds.rate - (time.monotonic() - started)
@@ -173,35 +224,67 @@ class Session:
 
     def _check_process(self) -> None:
         """Check that the target is alive (unless it is busy), and its memory and sockets after this turn."""
-        dead = None if self._engine.is_waiting else self.target.why_dead()
+        is_stalled = 0 < self._stalls.stalled_s < DEAD_S
+        dead = None if self._engine.is_waiting or is_stalled else self.target.why_dead()
         if dead is not None:
             self._handle_death(Failure(Oracle.ALIVE, f"the target {dead}"), self._engine.suspects())
             return
         excess_memory = self.target.excess_memory()
         if excess_memory is not None:
-            suspects = self._engine.recent()
-            self._engine.close()
-            self._confirm(Failure(Oracle.MEMORY, excess_memory), suspects)
-            self._engine.move_to(self.target.address)
+            self._suspect(Failure(Oracle.MEMORY, excess_memory), self._engine.recent())
+            if self.target.holds_excess_memory:
+                self._restart()
+        for suspicion in self._leaks.sample(self.target.memory(), time.monotonic()):
+            kept = Failure(Oracle.LEAK, f"keeps {suspicion.bytes_per_request / 1024:.0f} kB for each request")
+            self._suspect(kept, suspicion.cases, f"{Oracle.LEAK} {suspicion.kind}")
         if time.monotonic() - self._counted > SOCKETS_EVERY_S:
             self._counted = time.monotonic()
             self._engine.drain(SETTLE_S)
             leaked_sockets = self.target.leaked_sockets(self._engine.connection_count)
             if leaked_sockets is not None:
-                suspects = self._engine.recent()
-                self._engine.close()
-                self._confirm(Failure(Oracle.DESCRIPTORS, leaked_sockets), suspects)
-                self.target.restart()
-                self._engine.move_to(self.target.address)
+                self._suspect(Failure(Oracle.DESCRIPTORS, leaked_sockets), self._engine.recent())
+                self._restart()
+
+    def _restart(self) -> None:
+        """Restart the target if this process launched it, and continue there."""
+        self._engine.close()
+        self.target.restart()
+        self._continue()
+
+    def _continue(self) -> None:
+        """Connect everything to the target, which may have been restarted at another address."""
+        self._engine.move_to(self.target.address)
+        self._stalls.move_to(self.target.address, self.target.waited_for_processor_s)
+        self._leaks.restarted()
 
     def _read_log(self) -> None:
         """Report an uncaught exception in the log, even if the target only closed the connection."""
         stack = self.target.logged_exception()
         if stack is not None:
-            with self._engine_paused():
-                self._confirm(
-                    Failure(Oracle.STACK, f"a handler raised an exception at {stack}"), self._engine.suspects()[::-1]
-                )
+            failure = Failure(Oracle.STACK, f"a handler raised an exception at {stack}")
+            self._suspect(failure, self._engine.suspects()[::-1])
+
+    def _compare_states(self) -> None:
+        """Send cases that were refused once more, and compare the state before and after."""
+        if time.monotonic() - self._compared < STATES_EVERY_S or self.totals.ended or self._engine.is_waiting:
+            return
+        self._compared = time.monotonic()
+        cases = self._states.batch(STATES_BATCH)
+        if not cases:
+            return
+        with self._engine_paused():
+            self._engine.drain(QUIET_S)
+            replay = Replay(self.target, CRASH_DEADLINE_S, PARKED_AGAIN_S)
+            changed = self._states.compare(self.target.address, cases, replay.are_refused)
+        if changed:
+            self._suspect(Failure(Oracle.STATE, f"changed by a refused request: {changed}"), cases)
+
+    def _handle_stalls(self) -> None:
+        while self._stalled:
+            waited_s, suspects = self._stalled.popleft()
+            self._suspect(Failure(Oracle.STALL, f"a healthy connection waited for {waited_s:.1f} s"), suspects[::-1])
+            if self._stalls.stalled_s and self.target.restart_s < RESTART_MAX_S:
+                self._restart()
 
     def _run_sequences(self) -> None:
         """Run stateful sequences, each checked against its model, for a share of the turn."""
@@ -220,8 +303,7 @@ class Session:
         for name, result in results:
             self.totals.sequences += result.finished or result.violation is not None
             if result.violation is not None:
-                self._record_first_hit()
-                self.triage.confirm_sequence(name, result, self.totals.cases)
+                self._suspect_sequence(name, result)
 
     def _next_sequence(self) -> str:
         return f"{self._stream.rng.choice(self._sequences)}:{self._stream.rng.getrandbits(32):x}"
@@ -233,9 +315,9 @@ class Session:
             if case.mutation != NO_MUTATION and not self.totals.ended:
                 with self._engine_paused():
                     started = time.monotonic()
-                    failure = self.triage.run_alone(case, self.bounds.deadline_s)
+                    failure = self._run_alone(case)
                     if failure is not None:
-                        self._confirm(failure, [case])
+                        self._suspect(failure, [case])
                     elif time.monotonic() - started > SLOW_S:
                         self._stream.avoid(case.kind)
 
@@ -251,44 +333,57 @@ class Session:
             with suppress(OSError):
                 failure = disagreement(case, self.target.address, self.against)
                 if failure is not None:
-                    self.triage.confirm_disagreement(failure, case, self.against, self.totals.cases)
+                    self._suspect_disagreement(failure, case)
         self._engine.add_pause(time.monotonic() - started)
+
+    def _run_alone(self, case: Case) -> Failure | None:
+        """Send one case on a fresh connection; return the failure that it causes."""
+        return Replay(self.target, self.bounds.deadline_s, PARKED_AGAIN_S).run([case])
 
     def _handle_death(self, failure: Failure, suspects: list[Case]) -> None:
         time.sleep(SETTLE_S)  # the target may still be writing to its log
-        self._confirm(failure, suspects[::-1])
+        self._engine.close()
+        self._suspect(failure, suspects[::-1])
         if self.target.why_dead() is not None and not self.target.revive():
             self.totals.ended = "the target is dead"
-        self._engine.move_to(self.target.address)
+        self._continue()
 
-    def _record_first_hit(self) -> None:
-        """Record wall-clock time, processor time and frames until the first failure."""
-        if not self.triage.findings:
-            self.totals.hit_s, self.totals.hit_frames = time.monotonic() - self._started, self._engine.frames
-            self.totals.hit_processor_s = time.process_time() - self._processor
+    # -- confirmation ----------------------------------------------------------------------------
 
-    def _confirm(self, failure: Failure, suspects: list[Case]) -> Finding | None:
-        self._record_first_hit()
-        finding = self.triage.confirm(failure, suspects, self.totals.cases)
-        for case in self.triage.fatal_cases:
-            self._stream.avoid(case.kind)
-        self._stream.left_alone |= self.triage.fatal_versions
-        return finding
+    def _suspect(self, failure: Failure, suspects: list[Case], name: str = "") -> None:
+        """Hand a failure to the confirmation; `suspects` are in the order in which they were sent."""
+        number, log = self.totals.cases, self.target.log_text() if failure.oracle in FATAL else ""
+        self._submit(name or failure.oracle, lambda triage: triage.confirm(failure, suspects, number, log))
 
-    def _examine(self, failure: Failure, case: Case, history: list[Case]) -> None:
-        if failure.oracle is Oracle.CORRELATION and self.triage.is_known_hang(case):
-            return  # a known hang: the response is missing, not out of order
-        until = next((n for n, sent in enumerate(history) if sent is case), len(history) - 1)
-        with self._engine_paused():
-            self._confirm(failure, history[: until + 1] or [case])
+    def _suspect_sequence(self, name: str, result: SequenceResult) -> None:
+        number = self.totals.cases
+        self._submit(name, lambda triage: triage.confirm_sequence(name, result, number))
+
+    def _suspect_disagreement(self, failure: Failure, case: Case) -> None:
+        number, other = self.totals.cases, self.against
+        self._submit(failure.message, lambda triage: triage.confirm_disagreement(failure, case, other, number))
+
+    def _submit(self, name: str, job: Callable[[Triage], Finding | None]) -> None:
+        """Record wall-clock time, processor time and frames until the failure whose finding is the first."""
+        hit_s, hit_frames = time.monotonic() - self._started, self._engine.frames
+        processor_s = time.process_time() - self._processor
+
+        def confirm(triage: Triage) -> None:
+            finding = job(triage)
+            if finding is not None and self.bounds.counted in ("", finding.oracle) and not self.totals.hit_s:
+                self.totals.hit_s, self.totals.hit_frames = hit_s, hit_frames
+                self.totals.hit_processor_s = processor_s
+
+        self._confirmation.submit(name, confirm)
 
     @contextmanager
     def _engine_paused(self) -> Iterator[None]:
         """Pause the engine's deadlines meanwhile, and reconnect it if the target was restarted."""
-        started, restarts = time.monotonic(), self.target.restarts
+        started, restarts, self._is_paused = time.monotonic(), self.target.restarts, True
         yield
+        self._is_paused = False
         if self.target.restarts != restarts:
-            self._engine.move_to(self.target.address)
+            self._continue()
         self._engine.add_pause(time.monotonic() - started)
 
     # -- callbacks of the engine --------------------------------------------------------------------
@@ -299,13 +394,29 @@ class Session:
 
     def _on_answer(self, case: Case, outcome: tuple[int, ...] | str) -> None:
         outcome_text = outcome if isinstance(outcome, str) else " ".join(map(str, outcome)) or "0"
-        self.totals.sound += case.mutation == NO_MUTATION
+        self._leaks.note(case, outcome)
+        if case.mutation == NO_MUTATION:
+            self.totals.sound += 1
+        else:
+            self.totals.malformed += len(case.frames) == 1 and must_be_refused(case.frames[0]) is not None
+        self._states.note(case, outcome)
         if self.coverage.note((case.key, case.version, case.field, case.mutation, outcome_text)):
             self.corpus.note(case, outcome_text)
 
     def _on_failure(self, failure: Failure, case: Case, history: list[Case]) -> None:
-        if not self.triage.is_reported(failure, case):
-            self._failures.append((failure, case, history))
+        if self.triage.is_reported(failure, case):
+            return
+        if failure.oracle is Oracle.CORRELATION and self.triage.is_known_hang(case):
+            return  # a known hang: the response is missing, not out of order
+        until = next((n for n, sent in enumerate(history) if sent is case), len(history) - 1)
+        suspects = history[: until + 1] or [case]
+        self._failures.append((failure, suspects, f"{failure.oracle} {case.key} {case.version} {failure.message}"))
+
+    def _on_stall(self, waited_s: float) -> None:
+        """Keep the requests in flight as suspects; called by the thread of the watch."""
+        if not self._is_paused:
+            with suppress(RuntimeError):  # the engine changed its connections meanwhile
+                self._stalled.append((waited_s, self._engine.suspects()))
 
     def _on_slow(self, case: Case) -> None:
         self._slow_cases.append(case)
@@ -357,5 +468,15 @@ class Session:
             "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in
                         sorted(self._stream.avoided)],
             "left_alone": [f"{api_name(key)} v{version}" for key, version in sorted(self._stream.left_alone)],
+            "oracles": self._oracles(), "unexamined": self._confirmation.skipped,
             "findings": [self._row(finding) for finding in self.triage.findings],
         }  # fmt: skip
+
+    def _oracles(self) -> dict[str, str]:
+        """Return what the oracles over the whole run covered."""
+        return {
+            Oracle.REFUSE: f"{self.totals.malformed:,} malformed requests judged",
+            Oracle.LEAK: self._leaks.report(),
+            Oracle.STALL: self._stalls.report(),
+            Oracle.STATE: self._states.report(),
+        }

@@ -2,7 +2,7 @@
 
 import re
 import time
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Final
 
 from highwater.conformance.failures import TargetFailure
@@ -11,13 +11,15 @@ from highwater.conformance.targets.commands import CommandTarget
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import why_dead
+from highwater.fuzz.wire.oracles.leaks import JVM
+from highwater.fuzz.wire.oracles.stalls import STALL_S
 from highwater.fuzz.wire.process import MEGABYTE, Process, listening_process, place_of
 
 GONE_TIMEOUT_S: Final = 10.0
 POLL_S: Final = 0.02
 SPARE_SOCKETS: Final = 60
 SETTLE_S: Final = 3.0
-HEAP: Final = {"java": 1024}
+HEAP: Final = {JVM: 1024}
 """Megabytes by which a process of that name may grow within its own heap limit."""
 MEMORY_MB: Final = 256
 TRACEBACK: Final = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
@@ -25,14 +27,39 @@ TRACEBACK: Final = re.compile(r"^Traceback \(most recent call last\):$", re.MULT
 
 
 class FuzzTarget:
-    """A broker to fuzz. `target` is None for an address that the user gave and this process did not launch."""
+    """A broker to fuzz. `target` is None for an address that the user gave and this process did not launch.
 
-    def __init__(self, address: str, target: Target | None = None, name: str = "", memory_mb: int = 0) -> None:
+    `launch` starts another instance of the same broker. A healthy client that waits for `stall_limit_s` is a stall.
+    """
+
+    def __init__(
+        self, address: str, target: Target | None = None, name: str = "", memory_mb: int = 0,
+        launch: Callable[[], Target] | None = None,
+    ) -> None:  # fmt: skip
         self.address, self._target, self.name = address, target, name or address
         self.version = target.version if target is not None else "unknown"
-        self._memory_mb = memory_mb
-        self.restarts = 0
+        self._memory_mb, self._launch = memory_mb, launch
+        self.restarts, self.restart_s = 0, 0.0
+        self.stall_limit_s = STALL_S
         self._attach()
+
+    @property
+    def has_twin(self) -> bool:
+        """True if `twin` can start another instance."""
+        return self._launch is not None
+
+    def twin(self) -> "FuzzTarget":
+        """Start another instance of the same broker; its user closes it."""
+        assert self._launch is not None
+        launched = self._launch()
+        twin = FuzzTarget(next(iter(launched.addresses.values())), launched, self.name, self._memory_mb)
+        twin.stall_limit_s = self.stall_limit_s
+        return twin
+
+    def close(self) -> None:
+        """Stop the broker of a twin."""
+        if self._target is not None:
+            self._target.close()
 
     def _attach(self) -> None:
         self.process: Process | None = listening_process(self.address)
@@ -41,11 +68,22 @@ class FuzzTarget:
         self.start_measuring()
 
     def _limit(self) -> int:
-        command = ""
-        if self.process is not None:
-            with suppress(OSError):
-                command = (self.process.folder / "comm").read_text().strip()
+        command = self.process.command if self.process is not None else ""
         return (self._memory_mb or HEAP.get(command, MEMORY_MB)) * MEGABYTE
+
+    @property
+    def why_no_leaks(self) -> str:
+        """Return why a leak would not show in the resident memory; empty if it does."""
+        if self.process is None or not self.memory():
+            return "the memory of the process cannot be read"
+        return "the heap of a JVM grows up to its limit whatever is sent" if self.process.command == JVM else ""
+
+    def memory(self) -> int:
+        """Return the resident bytes."""
+        return self.process.memory()[0] if self.process is not None else 0
+
+    def waited_for_processor_s(self) -> float:
+        return self.process.waited_for_processor_s() if self.process is not None else 0.0
 
     # -- what a step costs -----------------------------------------------------------------------
 
@@ -108,6 +146,7 @@ class FuzzTarget:
         if self._target is None:
             return self.why_dead() is None
         self.restarts += 1
+        started = time.monotonic()
         try:
             if not self._target.revive():
                 return self.why_dead() is None
@@ -115,6 +154,7 @@ class FuzzTarget:
             return False
         self.address = next(iter(self._target.addresses.values()))
         self._attach()
+        self.restart_s = time.monotonic() - started
         return self.why_dead() is None
 
     def restart(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 from highwater.fuzz.wire.agreement import disagreement
 from highwater.fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
-from highwater.fuzz.wire.oracles import Failure, Oracle, key_and_version, read_request
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle, key_and_version, read_request
 from highwater.fuzz.wire.process import place_of
 from highwater.fuzz.wire.replay import RESPONSE_ORACLES, Replay, make_topics
 from highwater.fuzz.wire.sequences.context import Violation
@@ -39,6 +39,10 @@ ALIKE_MAX: Final = 2
 """Findings that differ only in API and version; further ones are only counted."""
 FATAL: Final = frozenset({Oracle.ALIVE, Oracle.STACK, Oracle.MEMORY, Oracle.DESCRIPTORS})
 """Failures of the process, which any earlier case may have caused, not only the last one."""
+WATCHED: Final = frozenset({Oracle.LEAK, Oracle.STALL, Oracle.STATE})
+"""Failures that are only reported once the suspects alone cause them again; the API identifies them."""
+AVOIDED: Final = FATAL | {Oracle.DEADLINE, Oracle.STALL, Oracle.LEAK}
+"""Failures after which the kind of case is no longer sent: it would end or slow down the rest of the run."""
 PLACED: Final = frozenset({Oracle.ALIVE, Oracle.STACK})
 """Failures whose place in the source appears in the target's log."""
 RESTARTS: Final = FATAL - {Oracle.STACK, Oracle.MEMORY} | {Oracle.DEADLINE}
@@ -81,15 +85,16 @@ class Triage:
         """Return True if a finding has this failure. Checks wrong replies only, since that needs no replay."""
         return failure.oracle not in FATAL and self._signature(failure, case, "") in self.signatures
 
-    def confirm(self, failure: Failure, suspects: list[Case], number: int) -> Finding | None:
+    def confirm(self, failure: Failure, suspects: list[Case], number: int, log: str | None = None) -> Finding | None:
         """Find the cause of a failure, shrink it and write a finding.
 
         Returns None if the failure is known, or is a wrong reply that a replay does not reproduce. `suspects` are in
-        the order in which they were sent. Sets `fatal_cases` to the case that crashed or blocked the target.
+        the order in which they were sent. `log` is what the target logged, if that is not the one that replays.
+        Sets `fatal_cases` to the case that crashed or blocked the target.
         """
         self.fatal_cases = []
         is_fatal = failure.oracle in FATAL
-        log = self.target.log_text() if is_fatal else ""
+        log = (self.target.log_text() if log is None else log) if is_fatal else ""
         if not suspects or self.is_reported(failure, suspects[-1]) or self._cause_is_known(failure, suspects, log):
             return None
         self._ensure_alive()
@@ -99,7 +104,7 @@ class Triage:
             return None
         log = self.last_log if culprits else log
         last = (culprits or suspects)[-1]
-        self.fatal_cases = culprits[-1:] if is_fatal or failure.oracle is Oracle.DEADLINE else []
+        self.fatal_cases = culprits[-1:] if failure.oracle in AVOIDED else []
         self._count_kill(failure, log)
         signature = self._signature(failure, last, log)
         if signature in self.signatures:
@@ -209,8 +214,12 @@ class Triage:
     def _kind(self, failure: Failure, case: Case) -> str:
         """Return what is wrong with the reply, else with the request, else the transport mutation, else the API."""
         what = failure.message.partition(": ")[2]
+        if failure.oracle in (Oracle.LEAK, Oracle.STALL):
+            return api_name(case.key)
         if failure.oracle not in RESPONSE_ORACLES or not what:
             return decode_error_of(case) or (case.mutation if case.is_transport_mutation else api_name(case.key))
+        if failure.oracle is Oracle.REFUSE:
+            return what.rpartition(" in ")[0] or what  # one reader has the flaw in all fields
         return DIGITS.sub("#", REASON.sub("", what.partition(" version ")[2] or what))
 
     def _signature(self, failure: Failure, case: Case, log: str, *, with_message: bool = False) -> tuple[str, ...]:
@@ -221,6 +230,9 @@ class Triage:
         place = place_of(log)
         if failure.oracle in PLACED and place:
             return (failure.oracle.value, place)
+        if failure.oracle in WATCHED or failure.oracle is Oracle.REFUSE:
+            what = "" if failure.oracle in (Oracle.LEAK, Oracle.STALL) else failure.message.partition(": ")[2]
+            return (failure.oracle.value, api_name(case.key), what)
         by_message = failure.oracle in (Oracle.ERROR_CODE, Oracle.AGREEMENT) or (
             failure.oracle is Oracle.DECODE and (with_message or decode_error_of(case) != "")
         )
@@ -234,7 +246,7 @@ class Triage:
         """
         if oracle is Oracle.MEMORY:
             return self._bisect(oracle, suspects)
-        for case in suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in PLACED else suspects[-1:]:
+        for case in suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in PLACED or oracle is Oracle.STALL else suspects[-1:]:
             if self.breaks([case], oracle):
                 return [case]
         return self._bisect(oracle, suspects) if len(suspects) > 1 else []
@@ -275,7 +287,8 @@ class Triage:
 
     def breaks(self, cases: list[Case], oracle: Oracle) -> bool:
         self.tries += 1
-        deadline_s = min(self.deadline_s, CRASH_DEADLINE_S) if oracle in FATAL else self.deadline_s
+        is_of_process = oracle in FATAL or oracle in WATCHED
+        deadline_s = min(self.deadline_s, CRASH_DEADLINE_S) if is_of_process else self.deadline_s
         failure = Replay(self.target, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
         self.last_log = self.target.log_text() if failure is not None and failure.oracle in FATAL else ""
         if failure is not None and (failure.oracle in RESTARTS or self.target.holds_excess_memory):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from highwater.errors import UsageError
-from highwater.fuzz.wire.oracles import Failure, Oracle
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.process import MEGABYTE, Process
 
 PLACE: Final = "{bootstrap}"

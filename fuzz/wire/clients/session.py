@@ -24,7 +24,7 @@ from highwater.fuzz.wire.clients.served_replies import Edit, RepeatedReplies, Re
 from highwater.fuzz.wire.clients.state import read_client_state, write_client_state
 from highwater.fuzz.wire.findings import EXPECTED, FILE, Finding, api_name, environment, new_id, write_finding
 from highwater.fuzz.wire.generate.cases import NO_MUTATION
-from highwater.fuzz.wire.oracles import Failure, Oracle
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.process import place_of
 from highwater.fuzz.wire.shrink import minimise_list
 

@@ -75,16 +75,23 @@ def null_text(frame: bytes) -> bytes:
 
 def _failing_field(frame: bytes) -> tuple[str, int]:
     """Return kind and value of the field at which strict decoding fails; ("", 0) for a valid request."""
+    failing = failing_site(frame)
+    return (failing[0].kind, failing[1]) if failing is not None else ("", 0)
+
+
+def failing_site(frame: bytes) -> tuple[Site, int, bool] | None:
+    """Return the site at which strict decoding fails, its value, and whether the version is flexible; None if valid."""
     found: list[Site] = []
     try:
         header, start = decode_request_header(frame)
         api = api_of_key(header.api_key)
-        body = frame[start:]
-        whole(struct_of(message_layout(api.request, header.api_version)), body, "request", sites=found)
+        layout = message_layout(api.request, header.api_version)
+        whole(struct_of(layout), frame[start:], "request", sites=found, base=start)
     except (DecodeError, construct.ConstructError):
         if found:
-            return found[-1].kind, _value(body, found[-1], flexible=api.is_flexible(header.api_version))
-    return "", 0
+            flexible = api.is_flexible(header.api_version)
+            return found[-1], _value(frame, found[-1], flexible=flexible), flexible
+    return None
 
 
 def _value(body: bytes, site: Site, *, flexible: bool) -> int:

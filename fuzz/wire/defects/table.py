@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.errors import UsageError
-from highwater.fuzz.wire.defects import answers, batches, lengths, places, requests
+from highwater.fuzz.wire.defects import answers, batches, lengths, leniency, places, refused, requests, slowness
 from highwater.fuzz.wire.defects.answers import ResponseDefect
 from highwater.fuzz.wire.defects.harm import RequestDefect
 
@@ -41,6 +41,24 @@ WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
     "TokenFirst": WireDefect("a login message out of order", "alive", requests.token_first),
     "HandlerRaises": WireDefect("an exception that no handler catches", "stack", requests.raising),
     "DescriptorLeak": WireDefect("a connection closed without its socket", "deadline"),
+    # the whole broker
+    "MetadataLeak": WireDefect("1 MB kept for every Metadata request", "leak", slowness.metadata_kept),
+    "RefusedLeak": WireDefect("100 kB kept for every request that does not decode", "leak", slowness.refused_kept),
+    "HeartbeatLeak": WireDefect("40 kB kept for every Heartbeat", "leak", slowness.heartbeat_kept),
+    "GroupNameLeak": WireDefect("40 kB kept for every group that is described", "leak", slowness.group_names_kept),
+    "CoordinatorStall": WireDefect("an unknown type of key blocks all for 3 s", "stall", slowness.coordinator_sleeps),
+    "LongNameStall": WireDefect("a name of 30,000 bytes blocks all for 2 s", "stall", slowness.long_names_slow),
+    "TagCountStall": WireDefect("a count of tags is iterated for 3 s", "stall", slowness.tags_counted),
+    # refused, but carried out
+    "CorruptAppended": WireDefect(
+        "CORRUPT_MESSAGE, but the batch is appended", "state", refused.append_corrupt, refused.report_corrupt
+    ),
+    "CommitStored": WireDefect(
+        "UNKNOWN_MEMBER_ID, but the offset is stored", "state", refused.store_commit, refused.report_unknown_member
+    ),
+    "RecordsDeleted": WireDefect(
+        "OFFSET_OUT_OF_RANGE, but the records are deleted", "state", refused.delete_beyond, refused.report_out_of_range
+    ),
     # no response
     "CoordinatorHang": WireDefect("a handler without a default branch", "deadline", requests.unknown_coordinator),
     "SilentDrop": WireDefect("a response that is never sent", "deadline", on_response=answers.dropped),
@@ -59,6 +77,15 @@ WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
     "NoSuchErrorCode": WireDefect("an unknown error code", "error-code", on_response=answers.error_code),
     "WrongErrorFamily": WireDefect("an error code of another API", "error-code", on_response=answers.error_family),
     "UnknownTagRefused": WireDefect("unknown tags rejected in spite of KIP-482", "relation", requests.unknown_tag),
+    # malformed requests that are accepted
+    "NegativeCountEmpty": WireDefect("kfake: a negative count is an empty array", "refuse", leniency.negative_count),
+    "NullIsEmpty": WireDefect("null in a non-nullable string is an empty one", "refuse", leniency.null_string),
+    "CountTruncated": WireDefect("a count beyond the frame is an empty array", "refuse", leniency.long_count),
+    "MissingIsZero": WireDefect("kfake: missing bytes are zeros", "refuse", leniency.missing_zeros),
+    "AcksUnchecked": WireDefect("acks of 5 handled like 1", "refuse", leniency.any_acks),
+    "IsolationUnchecked": WireDefect(
+        "an unknown isolation level is read_uncommitted", "refuse", leniency.any_isolation
+    ),
     # wrong responses: stored data
     "OffsetDeltaTrusted": WireDefect("KAFKA-6554", "invariant", batches.offset_delta),
     "ChecksumIgnored": WireDefect("a batch stored without a CRC check", "invariant", batches.checksum),

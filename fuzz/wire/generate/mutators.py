@@ -73,10 +73,10 @@ def length(rng: random.Random, valid: ValidRequest) -> Case:
     site = rng.choice(found)
     remaining = len(valid.body) - site.end
     value = rng.choice((*LENGTHS, remaining - 1, remaining, remaining + 1))
-    return replace_site(valid, site, "length", _as_length(valid, site, value))
+    return replace_site(valid, site, "length", as_length(valid, site, value))
 
 
-def _as_length(valid: ValidRequest, site: Site, value: int) -> bytes:
+def as_length(valid: ValidRequest, site: Site, value: int) -> bytes:
     if valid.api.is_flexible(valid.version):
         return uvarint((value + 1) & 0xFFFFFFFF)
     return (value & ((1 << 8 * (site.end - site.start)) - 1)).to_bytes(site.end - site.start, "big")

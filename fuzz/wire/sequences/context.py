@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from highwater.fuzz.wire.allowed_errors import ALLOWED
 from highwater.fuzz.wire.connection import connect
-from highwater.fuzz.wire.oracles import Failure, Oracle, code_name
+from highwater.fuzz.wire.oracles.allowed_errors import ALLOWED
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle, code_name
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import DecodeError, ErrorCode, FrameSizeError
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

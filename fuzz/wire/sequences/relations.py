@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from highwater.fuzz.wire.generate.cases import with_size
 from highwater.fuzz.wire.generate.requests import CLIENT_ID, generate
-from highwater.fuzz.wire.oracles import Oracle
+from highwater.fuzz.wire.oracles.responses import Oracle
 from highwater.fuzz.wire.sequences.context import SequenceAbandoned, SequenceContext
 from highwater.fuzz.wire.sequences.versions import difference
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError

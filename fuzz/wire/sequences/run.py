@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import advertised
-from highwater.fuzz.wire.oracles import API_VERSIONS, Failure, Oracle
+from highwater.fuzz.wire.oracles.responses import API_VERSIONS, Failure, Oracle
 from highwater.fuzz.wire.sequences import (
     groups,
     logs,

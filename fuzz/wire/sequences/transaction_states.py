@@ -8,7 +8,7 @@ between table and broker is found.
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.fuzz.wire.oracles import code_name
+from highwater.fuzz.wire.oracles.responses import code_name
 from highwater.fuzz.wire.sequences.context import SequenceContext
 from highwater.fuzz.wire.sequences.logs import Producer
 from highwater.fuzz.wire.sequences.transactions import FENCED, TRANSACTION, add_partition, end_request

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from highwater.fuzz.wire.oracles import code_name
+from highwater.fuzz.wire.oracles.responses import code_name
 from highwater.fuzz.wire.sequences import groups
 from highwater.fuzz.wire.sequences.behaviours import COOPERATIVE, EAGER, Behaviours, Bounds, ModelStep, behaviours
 from highwater.fuzz.wire.sequences.context import TOPICS, SequenceAbandoned, SequenceContext

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from highwater.fuzz.wire.allowed_errors import ALLOWED
+from highwater.fuzz.wire.generate.cases import is_whole
+from highwater.fuzz.wire.oracles.allowed_errors import ALLOWED
+from highwater.fuzz.wire.oracles.malformed import Flaw, must_be_refused
 from highwater.reference.wire.codec import decode_prefix
 from highwater.reference.wire.errors import DecodeError, ErrorCode, InvalidStringError
 from highwater.reference.wire.framing import RequestHeader, decode_request_header, decode_response
 from highwater.reference.wire.registry import APIS, api_of_key
-from highwater.reference.wire.schema import ArrayOf, Layout, StructOf, derived, message_layout
+from highwater.reference.wire.schema import ArrayOf, Field, Layout, StructOf, derived, message_layout
 
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, API_VERSIONS = 0, 1, 11, 14, 18
 PARKS: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
@@ -35,8 +37,12 @@ class Oracle(StrEnum):
     DECODE = "decode"
     CORRELATION = "correlation"
     ERROR_CODE = "error-code"
+    REFUSE = "refuse"
     MEMORY = "memory"
     DESCRIPTORS = "descriptors"
+    LEAK = "leak"
+    STALL = "stall"
+    STATE = "state"
     INVARIANT = "invariant"
     RELATION = "relation"
     AGREEMENT = "agreement"
@@ -106,7 +112,7 @@ def read_request(frame: bytes) -> tuple[RequestHeader, Any]:
 
 
 def judge(frame: bytes, answer: bytes) -> tuple[Failure | None, tuple[int, ...]]:
-    """Check a response: correlation id, strict decoding in the requested version, error codes of that API.
+    """Check a response: correlation id, strict decoding, error codes of that API, and that a malformed request has one.
 
     Also returns the distinct error codes in the response, sorted.
     """
@@ -126,11 +132,29 @@ def judge(frame: bytes, answer: bytes) -> tuple[Failure | None, tuple[int, ...]]
         return Failure(Oracle.CORRELATION, f"{api.name} v{version}: a response to acks 0, which expects none"), ()
     if getattr(body, "throttle_time_ms", 0) < 0:
         return Failure(Oracle.INVARIANT, f"{api.name} v{version}: throttled for {body.throttle_time_ms} ms"), ()
-    codes = tuple(sorted(set(_codes(message_layout(api.response, version))(body))))
+    layout = message_layout(api.response, version)
+    codes = tuple(sorted(set(_codes(layout)(body))))
     strange = [code for code in codes if code not in ALLOWED[key]]
     if strange:
         return Failure(Oracle.ERROR_CODE, f"{api.name} v{version}: {' '.join(map(code_name, strange))}"), codes
-    return None, codes
+    if any(codes):
+        return None, codes
+    is_empty = _has_inner_codes(layout) and next(_codes(layout, with_own=False)(body), None) is None
+    return accepted_flaw(api.name, version, frame, is_empty=is_empty), codes
+
+
+def accepted_flaw(api: str, version: int, frame: bytes, *, is_empty: bool) -> Failure | None:
+    """Return the failure if a malformed request has a response without an error code.
+
+    `is_empty`: the response has no element, so that a wrong value had nothing to apply to; Kafka ignores it then.
+    """
+    malformed = must_be_refused(frame) if is_whole(frame) else None
+    if malformed is None:
+        return None
+    if malformed.flaw is not Flaw.ENUMERATION:
+        return Failure(Oracle.REFUSE, f"{api} v{version}: accepted {malformed.flaw} in {malformed.field}")
+    accepted = Failure(Oracle.REFUSE, f"{api} v{version}: accepted {malformed.flaw} of {malformed.field}")
+    return None if is_empty else accepted
 
 
 def _expects_no_response(frame: bytes) -> bool:
@@ -150,15 +174,14 @@ def code_name(code: int) -> str:
 
 
 @derived
-def _codes(layout: Layout) -> Callable[[Any], Iterator[int]]:
-    """Return a function that yields all error codes in a message of that layout."""
-    own = [field.name for field in (*layout.in_line, *layout.tagged) if field.name == "error_code"]
-    nested: list[tuple[str, bool, Callable[[Any], Iterator[int]]]] = []
-    for field in (*layout.in_line, *layout.tagged):
-        is_array = isinstance(field.type, ArrayOf)
-        element = field.type.element if isinstance(field.type, ArrayOf) else field.type
-        if isinstance(element, StructOf) and _has_codes(inner := layout.of(element.struct)):
-            nested.append((field.name, is_array, _codes(inner)))
+def _codes(layout: Layout, *, with_own: bool = True) -> Callable[[Any], Iterator[int]]:
+    """Return a function that yields all error codes in a message of that layout; `with_own`: also its own."""
+    own = [field.name for field in (*layout.in_line, *layout.tagged) if with_own and field.name == "error_code"]
+    nested = [
+        (field.name, isinstance(field.type, ArrayOf), _codes(inner))
+        for field in (*layout.in_line, *layout.tagged)
+        if (inner := _inner_with_codes(layout, field)) is not None
+    ]
 
     def codes(message: Any) -> Iterator[int]:
         for name in own:
@@ -173,8 +196,16 @@ def _codes(layout: Layout) -> Callable[[Any], Iterator[int]]:
 
 @derived
 def _has_codes(layout: Layout) -> bool:
-    for field in (*layout.in_line, *layout.tagged):
-        element = field.type.element if isinstance(field.type, ArrayOf) else field.type
-        if field.name == "error_code" or (isinstance(element, StructOf) and _has_codes(layout.of(element.struct))):
-            return True
-    return False
+    return any(field.name == "error_code" for field in (*layout.in_line, *layout.tagged)) or _has_inner_codes(layout)
+
+
+@derived
+def _has_inner_codes(layout: Layout) -> bool:
+    return any(_inner_with_codes(layout, field) is not None for field in (*layout.in_line, *layout.tagged))
+
+
+def _inner_with_codes(layout: Layout, field: Field) -> Layout | None:
+    """Return the layout of a field's structs if they have error codes."""
+    element = field.type.element if isinstance(field.type, ArrayOf) else field.type
+    inner = layout.of(element.struct) if isinstance(element, StructOf) else None
+    return inner if inner is not None and _has_codes(inner) else None
