@@ -61,7 +61,7 @@ def test_pipelined_requests_are_also_suspects_of_a_crash() -> None:
     address = f"127.0.0.1:{server.getsockname()[1]}"
     thread = threading.Thread(target=read_and_die, args=(server,))
     thread.start()
-    engine = Engine(address, Hooks(next_case, lambda case, outcome: None, lambda failure, case, sent: None))
+    engine = Engine(address, Hooks(next_case, lambda case, outcome, size: None, lambda failure, case, sent: None))
     try:
         with pytest.raises(TargetDown) as down:
             engine.run(RUN_LIMIT_S, len(APIS) * 1_000)

@@ -63,6 +63,10 @@ class Confirmation:
         if self._thread is None:
             self._run_waiting()
 
+    def is_waiting(self, name: str) -> bool:
+        """Return True if failures of that name wait, or are being confirmed now."""
+        return self._waiting[name] > 0
+
     def results(self) -> list[Confirmed]:
         """Take what the jobs found out since the last call. Raises the exception of a job, which is a bug."""
         if self._thread is None:
@@ -79,9 +83,9 @@ class Confirmation:
         """Confirm on the target of the session, which waits meanwhile."""
         while self._jobs:
             with self._pause():
-                self._run(self._take())
+                self._run_next()
 
-    def close(self, seconds: float = LAST_S) -> None:
+    def close(self, seconds: float) -> None:
         """Finish the waiting jobs within that time, leave out the others, and stop the second instance."""
         thread, self._ended = self._thread, True
         if thread is None:
@@ -102,7 +106,7 @@ class Confirmation:
                 make_topics(twin.address)
                 self._triage.target = twin
                 while self._is_next():
-                    self._run(self._take())
+                    self._run_next()
         except (UsageError, TargetFailure, OSError):
             self._thread = None  # no second instance: the session confirms on its own target from now on
         except Exception as error:
@@ -117,12 +121,10 @@ class Confirmation:
             self._wakes.wait(IDLE_S)
         return bool(self._jobs)
 
-    def _take(self) -> Job:
+    def _run_next(self) -> None:
         with self._lock:
             name, job = self._jobs.popleft()
-            self._waiting[name] -= 1
-        return job
-
-    def _run(self, job: Job) -> None:
         job(self._triage)
         self._results.append(Confirmed(self._triage.fatal_cases, set(self._triage.fatal_versions)))
+        with self._lock:
+            self._waiting[name] -= 1

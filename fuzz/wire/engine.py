@@ -55,7 +55,7 @@ CHUNK: Final = 1 << 17
 POLL_S: Final = 0.01
 RECHECK_S: Final = 0.02
 SLOW_S: Final = 0.5
-"""A target that has not answered a head for so long is busy, and receives nothing more until it answers."""
+"""A head that waits for so long is slow. Nothing more is sent if the target is busy, else over other connections."""
 KNOWN_DEADLINE_S: Final = 0.3
 """Deadline of a request that is known to hang, which need not be proven again."""
 CLOSE_S: Final = 1.0
@@ -101,13 +101,15 @@ class EngineConnection:
 
 @dataclass
 class Hooks:
-    """Callbacks of the session. `on_answer` receives the response's error codes, or the outcome without a response."""
+    """Callbacks of the session. `on_answer` receives error codes and size of the response, or an outcome and 0."""
 
     next_case: Callable[[], Case]
-    on_answer: Callable[[Case, tuple[int, ...] | str], None]
+    on_answer: Callable[[Case, tuple[int, ...] | str, int], None]
     on_failure: Callable[[Failure, Case, list[Case]], None]
     on_slow: Callable[[Case], None] = lambda case: None
     is_known_hang: Callable[[Case], bool] = lambda case: False
+    is_busy: Callable[[], bool] = lambda: True
+    """Returns whether the target serves no other connection either, when a head waits for long."""
 
 
 class Engine:
@@ -156,9 +158,10 @@ class Engine:
         """
         end, begun, now = time.monotonic() + seconds, 0, time.monotonic()
         while now < end and begun < budget:
-            while len(self._connections) < CONNECTIONS:
+            slow = sum(connection.is_slow for connection in self._connections.values())
+            while len(self._connections) - min(slow, CONNECTIONS) < CONNECTIONS:
                 self._connect()
-            is_busy = any(connection.is_slow for connection in self._connections.values())
+            is_busy = slow > 0 and self.hooks.is_busy()
             for connection in list(self._connections.values()):
                 if len(connection.pending) <= IN_FLIGHT // 2 and not is_busy:
                     begun += self._fill(connection)
@@ -173,6 +176,16 @@ class Engine:
         now = time.monotonic()
         heads = ((connection, connection.pending[0]) for connection in self._connections.values() if connection.pending)
         return any(now - connection.head_since > SLOW_S and not self._may_be_silent(head) for connection, head in heads)
+
+    def stuck(self, seconds: float) -> list[Case]:
+        """Return the cases whose response is overdue for so long."""
+        now = time.monotonic()
+        heads = ((connection, connection.pending[0]) for connection in self._connections.values() if connection.pending)
+        return [
+            head.case
+            for connection, head in heads
+            if now - connection.head_since > seconds and not self._may_be_silent(head)
+        ]
 
     def add_pause(self, seconds: float) -> None:
         """Extend all deadlines by a pause in which no response was read."""
@@ -299,13 +312,13 @@ class Engine:
         elif case.ends is Ends.RESET:
             with suppress(OSError):
                 connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-            self.hooks.on_answer(case, "reset")
+            self.hooks.on_answer(case, "reset", 0)
             self._drop(connection)
         elif case.ends is Ends.LEAVE and not connection.pending:
             self._leave(connection, case)
 
     def _leave(self, connection: EngineConnection, case: Case) -> None:
-        self.hooks.on_answer(case, "left")
+        self.hooks.on_answer(case, "left", 0)
         left_open = connection.socket.dup()
         self._drop(connection)
         self._half_open.append(left_open)
@@ -363,16 +376,16 @@ class Engine:
                 self._answered_out_of_order(connection, answer, failure)
                 return False
             self.hooks.on_failure(failure, connection.pending[0].case, list(connection.sent))
-        self._pop(connection, codes)
+        self._pop(connection, codes, len(answer))
         return True
 
-    def _pop(self, connection: EngineConnection, outcome: tuple[int, ...] | str) -> None:
+    def _pop(self, connection: EngineConnection, outcome: tuple[int, ...] | str, size: int = 0) -> None:
         entry = connection.pending.popleft()
         self._clear_slow(connection, entry.case)
         connection.head_since = time.monotonic()
         if entry.last:
             self._closing_kinds.discard(entry.case.kind)
-            self.hooks.on_answer(entry.case, outcome)
+            self.hooks.on_answer(entry.case, outcome, size)
 
     def _clear_slow(self, connection: EngineConnection, case: Case) -> None:
         """Report the case answered last when no connection is slow any more; it may have slowed the others down."""
@@ -409,7 +422,7 @@ class Engine:
             self._clear_slow(connection, case)
             self._closing_kinds.add(case.kind)
             self._closed_heads.append(case)
-            self.hooks.on_answer(case, "closed")
+            self.hooks.on_answer(case, "closed", 0)
             connection.pending = deque(entry for entry in connection.pending if entry.case is not case)
         self._drop(connection)
 
@@ -445,7 +458,7 @@ class Engine:
             late = Failure(Oracle.DEADLINE, f"neither answered nor closed within {allowed.wait_s:g} s")
             self.hooks.on_failure(late, head.case, list(connection.sent))
         else:
-            self.hooks.on_answer(head.case, "silent")
+            self.hooks.on_answer(head.case, "silent", 0)
         connection.pending = deque(entry for entry in connection.pending if entry.case is not head.case)
         self._drop(connection)
 

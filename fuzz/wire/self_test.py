@@ -43,9 +43,15 @@ def run_defect(defect: str, seed: int, folder: Path, seconds: float = TIME_S) ->
     """Fuzz until the first finding that counts. The reference has none of its own, so the defect must be its cause."""
     known = WIRE_DEFECTS[defect]
     counted = known.shows if known.shows in COUNTED else ""
-    target = ReferenceTarget(1, node_program=defective([defect]))
+
+    def launch() -> ReferenceTarget:
+        return ReferenceTarget(1, node_program=defective([defect]))
+
+    target = launch()
     try:
-        fuzz_target = FuzzTarget(next(iter(target.addresses.values())), target, "reference")
+        # Other failures are confirmed without a second broker, whose start takes longer than finding them.
+        second = launch if known.shows in WATCHED else None
+        fuzz_target = FuzzTarget(next(iter(target.addresses.values())), target, "reference", launch=second)
         session = Session(
             fuzz_target,
             folder / f"{defect}-{seed}",

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from highwater.errors import UsageError
 from highwater.fuzz.wire.agreement import disagreement, random_read
-from highwater.fuzz.wire.confirmation import Confirmation
+from highwater.fuzz.wire.confirmation import LAST_S, Confirmation
 from highwater.fuzz.wire.connection import advertised, unknown_versions
 from highwater.fuzz.wire.corpus import Corpus, Coverage, State, read_state, write_state
-from highwater.fuzz.wire.engine import SLOW_S, Engine, Hooks, TargetDown
+from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
 from highwater.fuzz.wire.findings import FILE, Finding, api_name
-from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case
+from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Kind
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.oracles.leaks import LeakWatch
 from highwater.fuzz.wire.oracles.malformed import must_be_refused
@@ -38,7 +38,8 @@ from highwater.fuzz.wire.triage import CRASH_DEADLINE_S, FATAL, PARKED_AGAIN_S, 
 SOUND_SHARE: Final = 0.25
 """Share of valid requests, which bring the target into states with topics, groups and transactions."""
 TURN_S: Final = 0.25
-SEQUENCES_S: Final = 0.08
+SEQUENCES_S, SEQUENCES_SHARE = 0.08, 4
+"""Time for sequences in a turn. They end later on a slow target; then they pause, for 1/SEQUENCES_SHARE of the time."""
 COMPARISONS: Final = 20
 PERSIST_EVERY_S: Final = 10.0
 PERSIST_SHARE: Final = 50
@@ -48,10 +49,15 @@ MAX_FINDINGS: Final = 200
 DEFER_MAX: Final = 12
 """Turns for which sequences are deferred while the target is busy; some targets are always busy."""
 SETTLE_S: Final = 0.05
+BUSY_S: Final = 0.25
+STUCK_S: Final = 0.6
+SLOW: Final = "slow"
+RESPONSES_MAX: Final = 100_000
 DEAD_S: Final = 10.0
 """A broker that stalls for longer is dead."""
 STATES_EVERY_S: Final = 0.5
-STATES_BATCH: Final = 40
+STATES_BATCH, STATES_SHARE = 40, 10
+"""Cases of one comparison; comparisons take at most 1/STATES_SHARE of the time."""
 QUIET_S: Final = 0.2
 """Time for the requests in flight before the state is read."""
 RESTART_MAX_S: Final = 1.0
@@ -124,19 +130,26 @@ class Session:
         self._states = StateWatch(version_ranges(self.served))
         self._stalled: deque[tuple[float, list[Case]]] = deque()
         self._is_paused = False
+        self._survived: set[Kind] = set()
+        self._responses: set[tuple[int, int, str, int]] = set()
+        self._closed_kinds: set[Kind] = set()
         self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
         self._stream.avoided, self._stream.left_alone = set(self.state.avoid), set(self.state.left_alone)
         self._stream.left_alone |= unknown_versions(self.target.address)
+        for (key, version, _), frame in self.corpus.frames.items():
+            self._stream.keep(key, version, frame)
         self._other_ranges = version_ranges(advertised(self.against)) if self.against else {}
         self._sequences = runnable(version_ranges(self.served))
         self._runner = ParallelRunner(version_ranges(self.served), self._next_sequence)
         self._slow_cases: list[Case] = []
-        self._deferred_turns = 0
+        self._deferred_turns, self._states_after, self._sequences_after = 0, 0.0, 0.0
         self._failures: deque[tuple[Failure, list[Case], str]] = deque()
-        self._started = self._persisted = self._counted = self._compared = time.monotonic()
+        self._started = self._persisted = self._counted = time.monotonic()
         self._own = Process(os.getpid(), None)
         self._processor, self._persist_every_s, self._persisted_findings = time.process_time(), PERSIST_EVERY_S, 0
-        hooks = Hooks(self._next_case, self._on_answer, self._on_failure, self._on_slow, self.triage.is_known_hang)
+        hooks = Hooks(
+            self._next_case, self._on_answer, self._on_failure, self._on_slow, self.triage.is_known_hang, self._is_busy
+        )
         self._engine = Engine(self.target.address, hooks, self.bounds.deadline_s)
         self._confirmation = Confirmation(self.triage, self._engine_paused)
         self._stalls = StallWatch(
@@ -167,7 +180,7 @@ class Session:
         finally:
             self._stalls.close()
             self._engine.close()
-            self._confirmation.close()
+            self._confirmation.close(LAST_S if self.totals.ended == "time" else 0.0)
             self.totals.seconds = time.monotonic() - self._started
             self.persist()
         return self.summary()
@@ -200,7 +213,7 @@ class Session:
         except TargetDown as down:
             self.totals.sending_s += time.monotonic() - started
             self._handle_death(Failure(Oracle.ALIVE, f"the target {down}"), down.suspects)
-        self._retry_slow_cases()
+        self._handle_slow()
         self._run_sequences()
         self._read_log()
         self._compare()
@@ -216,6 +229,9 @@ class Session:
             for case in confirmed.cases:
                 self._stream.avoid(case.kind)
             self._stream.left_alone |= confirmed.versions
+        if self._stream.suspended and not self._confirmation.is_waiting(Oracle.ALIVE):
+            waiting = {kind for kind in self._stream.suspended if self._confirmation.is_waiting(f"{SLOW} {kind}")}
+            self._stream.suspended = waiting
 
     def _limit_rate(self, begun: int, started: float) -> None:
         ahead = begun / self.bounds.rate - (time.monotonic() - started)
@@ -225,18 +241,21 @@ class Session:
     def _check_process(self) -> None:
         """Check that the target is alive (unless it is busy), and its memory and sockets after this turn."""
         is_stalled = 0 < self._stalls.stalled_s < DEAD_S
-        dead = None if self._engine.is_waiting or is_stalled else self.target.why_dead()
+        dead = None if self._is_busy() or is_stalled else self.target.why_dead()
         if dead is not None:
             self._handle_death(Failure(Oracle.ALIVE, f"the target {dead}"), self._engine.suspects())
             return
+        self._survived |= self._closed_kinds
+        self._closed_kinds.clear()
         excess_memory = self.target.excess_memory()
         if excess_memory is not None:
             self._suspect(Failure(Oracle.MEMORY, excess_memory), self._engine.recent())
             if self.target.holds_excess_memory:
                 self._restart()
-        for suspicion in self._leaks.sample(self.target.memory(), time.monotonic()):
-            kept = Failure(Oracle.LEAK, f"keeps {suspicion.bytes_per_request / 1024:.0f} kB for each request")
-            self._suspect(kept, suspicion.cases, f"{Oracle.LEAK} {suspicion.kind}")
+        is_idle = not self._confirmation.is_waiting(Oracle.LEAK)
+        for suspicion in self._leaks.sample(self.target.memory(), time.monotonic(), is_idle=is_idle):
+            grown = Failure(Oracle.LEAK, f"the memory grew by {suspicion.growth_mb} MB")
+            self._suspect(grown, suspicion.cases)
         if time.monotonic() - self._counted > SOCKETS_EVERY_S:
             self._counted = time.monotonic()
             self._engine.drain(SETTLE_S)
@@ -266,9 +285,9 @@ class Session:
 
     def _compare_states(self) -> None:
         """Send cases that were refused once more, and compare the state before and after."""
-        if time.monotonic() - self._compared < STATES_EVERY_S or self.totals.ended or self._engine.is_waiting:
+        if time.monotonic() < self._states_after or self.totals.ended or self._is_busy():
             return
-        self._compared = time.monotonic()
+        started = time.monotonic()
         cases = self._states.batch(STATES_BATCH)
         if not cases:
             return
@@ -276,6 +295,9 @@ class Session:
             self._engine.drain(QUIET_S)
             replay = Replay(self.target, CRASH_DEADLINE_S, PARKED_AGAIN_S)
             changed = self._states.compare(self.target.address, cases, replay.are_refused)
+            # A second comparison leaves out what timers and earlier requests changed meanwhile.
+            changed = changed and self._states.compare(self.target.address, cases, replay.are_refused)
+        self._states_after = time.monotonic() + max(STATES_EVERY_S, STATES_SHARE * (time.monotonic() - started))
         if changed:
             self._suspect(Failure(Oracle.STATE, f"changed by a refused request: {changed}"), cases)
 
@@ -288,10 +310,8 @@ class Session:
 
     def _run_sequences(self) -> None:
         """Run stateful sequences, each checked against its model, for a share of the turn."""
-        self._deferred_turns = (
-            self._deferred_turns + 1 if self._engine.is_waiting and self._deferred_turns < DEFER_MAX else 0
-        )
-        if not self._sequences or self.totals.ended or self._deferred_turns:
+        self._deferred_turns = self._deferred_turns + 1 if self._is_busy() and self._deferred_turns < DEFER_MAX else 0
+        if not self._sequences or self.totals.ended or self._deferred_turns or time.monotonic() < self._sequences_after:
             return
         with self._engine_paused():
             self._run_sequences_until(time.monotonic() + SEQUENCES_S)
@@ -300,6 +320,9 @@ class Session:
         started = time.monotonic()
         results = self._runner.run(self.target.address, end)
         self.totals.sequence_s += time.monotonic() - started
+        self._sequences_after = time.monotonic() + (SEQUENCES_SHARE - 1) * max(
+            0.0, time.monotonic() - started - SEQUENCES_S
+        )
         for name, result in results:
             self.totals.sequences += result.finished or result.violation is not None
             if result.violation is not None:
@@ -308,18 +331,17 @@ class Session:
     def _next_sequence(self) -> str:
         return f"{self._stream.rng.choice(self._sequences)}:{self._stream.rng.getrandbits(32):x}"
 
-    def _retry_slow_cases(self) -> None:
-        """Send each slow case alone; if it is slow again, avoid its kind from now on."""
+    def _handle_slow(self) -> None:
+        """Have slow cases sent alone. A target that restarts quickly is restarted instead of waiting for them."""
         slow, self._slow_cases = self._slow_cases, []
-        for case in slow:
+        can_restart = self.target.is_launched and self.target.restart_s < RESTART_MAX_S
+        stuck = [case for case in self._engine.stuck(STUCK_S) if not self.triage.is_known_hang(case)]
+        for case in [*slow, *stuck] if can_restart else slow:
             if case.mutation != NO_MUTATION and not self.totals.ended:
-                with self._engine_paused():
-                    started = time.monotonic()
-                    failure = self._run_alone(case)
-                    if failure is not None:
-                        self._suspect(failure, [case])
-                    elif time.monotonic() - started > SLOW_S:
-                        self._stream.avoid(case.kind)
+                self._stream.suspended.add(case.kind)
+                self._suspect_slow(case)
+        if stuck and can_restart:
+            self._restart()
 
     def _compare(self) -> None:
         """Send some read requests to both targets, if there are two."""
@@ -336,13 +358,11 @@ class Session:
                     self._suspect_disagreement(failure, case)
         self._engine.add_pause(time.monotonic() - started)
 
-    def _run_alone(self, case: Case) -> Failure | None:
-        """Send one case on a fresh connection; return the failure that it causes."""
-        return Replay(self.target, self.bounds.deadline_s, PARKED_AGAIN_S).run([case])
-
     def _handle_death(self, failure: Failure, suspects: list[Case]) -> None:
         time.sleep(SETTLE_S)  # the target may still be writing to its log
         self._engine.close()
+        self._stream.suspended |= {case.kind for case in suspects if case.mutation != NO_MUTATION} - self._survived
+        self._closed_kinds.clear()
         self._suspect(failure, suspects[::-1])
         if self.target.why_dead() is not None and not self.target.revive():
             self.totals.ended = "the target is dead"
@@ -354,6 +374,10 @@ class Session:
         """Hand a failure to the confirmation; `suspects` are in the order in which they were sent."""
         number, log = self.totals.cases, self.target.log_text() if failure.oracle in FATAL else ""
         self._submit(name or failure.oracle, lambda triage: triage.confirm(failure, suspects, number, log))
+
+    def _suspect_slow(self, case: Case) -> None:
+        number, deadline_s = self.totals.cases, self.bounds.deadline_s
+        self._submit(f"{SLOW} {case.kind}", lambda triage: triage.examine_slow(case, deadline_s, number))
 
     def _suspect_sequence(self, name: str, result: SequenceResult) -> None:
         number = self.totals.cases
@@ -380,11 +404,17 @@ class Session:
     def _engine_paused(self) -> Iterator[None]:
         """Pause the engine's deadlines meanwhile, and reconnect it if the target was restarted."""
         started, restarts, self._is_paused = time.monotonic(), self.target.restarts, True
+        self._stalls.pause(paused=True)
         yield
+        self._stalls.pause(paused=False)
         self._is_paused = False
         if self.target.restarts != restarts:
             self._continue()
         self._engine.add_pause(time.monotonic() - started)
+
+    def _is_busy(self) -> bool:
+        """Return True if the target serves neither a head of the engine nor a healthy connection."""
+        return self._engine.is_waiting and self._stalls.waiting_s > BUSY_S
 
     # -- callbacks of the engine --------------------------------------------------------------------
 
@@ -392,9 +422,10 @@ class Session:
         self.totals.cases += 1
         return self._stream.next()
 
-    def _on_answer(self, case: Case, outcome: tuple[int, ...] | str) -> None:
+    def _on_answer(self, case: Case, outcome: tuple[int, ...] | str, size: int) -> None:
         outcome_text = outcome if isinstance(outcome, str) else " ".join(map(str, outcome)) or "0"
         self._leaks.note(case, outcome)
+        (self._closed_kinds if isinstance(outcome, str) else self._survived).add(case.kind)
         if case.mutation == NO_MUTATION:
             self.totals.sound += 1
         else:
@@ -402,6 +433,11 @@ class Session:
         self._states.note(case, outcome)
         if self.coverage.note((case.key, case.version, case.field, case.mutation, outcome_text)):
             self.corpus.note(case, outcome_text)
+        # The size of a response by powers of two is its shape: more elements, or other ones.
+        response = case.key, case.version, outcome_text, size.bit_length()
+        if response not in self._responses and len(self._responses) < RESPONSES_MAX:
+            self._responses.add(response)
+            self._stream.keep(case.key, case.version, case.frames[-1])
 
     def _on_failure(self, failure: Failure, case: Case, history: list[Case]) -> None:
         if self.triage.is_reported(failure, case):
@@ -463,6 +499,7 @@ class Session:
             "sequences_per_second": round(totals.sequences / totals.sequence_s, 1) if totals.sequence_s else 0.0,
             "seconds": round(totals.seconds, 1), "seed": self.seed,
             "ended": totals.ended, "restarts": self.target.restarts, "coverage": len(self.coverage.points),
+            "responses": len(self._responses),
             "memory_peak_mb": self._own.memory()[1] // MEGABYTE,
             "skipped": skipped_sequences(), "unconfirmed": self.triage.unconfirmed, "alike": self.triage.alike,
             "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in

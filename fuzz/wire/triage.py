@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.fuzz.wire.agreement import disagreement
+from highwater.fuzz.wire.engine import SLOW_S
 from highwater.fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle, key_and_version, read_request
@@ -76,6 +77,7 @@ class Triage:
     """By oracle: how often replaying all suspects did not reproduce the failure."""
     tries: int = 0
     last_log: str = ""
+    last_failure: Failure | None = None
 
     def is_known_hang(self, case: Case) -> bool:
         """Return True if a finding states that this API version hangs."""
@@ -103,6 +105,8 @@ class Triage:
             self.unconfirmed += 1
             return None
         log = self.last_log if culprits else log
+        if culprits and failure.oracle in WATCHED and self.last_failure is not None:
+            failure = self.last_failure  # what the suspects alone cause, not what the whole run showed
         last = (culprits or suspects)[-1]
         self.fatal_cases = culprits[-1:] if failure.oracle in AVOIDED else []
         self._count_kill(failure, log)
@@ -244,6 +248,8 @@ class Triage:
 
         Cases are tried one after another without a restart, which costs as much as a thousand frames.
         """
+        if oracle is Oracle.LEAK:
+            return suspects if self.breaks(suspects, oracle) else []
         if oracle is Oracle.MEMORY:
             return self._bisect(oracle, suspects)
         for case in suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in PLACED or oracle is Oracle.STALL else suspects[-1:]:
@@ -253,7 +259,8 @@ class Triage:
 
     def _bisect(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
         """Return a minimal part of the suspects by bisection, trying the later half first."""
-        if self._failed_searches[oracle] >= FAILED_SEARCHES_MAX or not self.breaks(suspects, oracle):
+        is_hopeless = self._failed_searches[oracle] >= FAILED_SEARCHES_MAX and oracle not in WATCHED
+        if is_hopeless or not self.breaks(suspects, oracle):
             self._failed_searches[oracle] += 1
             return []
         while len(suspects) > 1:
@@ -264,9 +271,23 @@ class Triage:
             suspects = half
         return suspects
 
-    def run_alone(self, case: Case, deadline_s: float) -> Failure | None:
-        """Send one case on a fresh connection; return the failure that it causes."""
-        return Replay(self.target, deadline_s, PARKED_AGAIN_S).run([case])
+    def examine_slow(self, case: Case, deadline_s: float, number: int) -> Finding | None:
+        """Send a case alone that seemed slow. If it is slow again, `fatal_cases` has it; it may be a finding, too.
+
+        The whole deadline is only waited for while it can become a finding: a busy target costs a processor meanwhile.
+        """
+        started, known = time.monotonic(), (Oracle.DEADLINE.value, decode_error_of(case) or api_name(case.key))
+        is_alike = self._kinds[known] >= ALIKE_MAX
+        failure = Replay(self.target, SLOW_S if is_alike else deadline_s, PARKED_AGAIN_S).run([case])
+        is_slow = time.monotonic() - started >= SLOW_S
+        failure = None if is_alike else failure
+        self.fatal_cases = []
+        finding = self.confirm(failure, [case], number) if failure is not None else None
+        if is_slow:
+            self.fatal_cases = [case]
+            self.target.restart()  # it may still be busy with the request
+            self._ensure_alive()
+        return finding
 
     def same_failure(self, cases: list[Case], oracle: Oracle, log: str) -> Breaks:
         """Return a predicate for shrinking: the candidate must cause the same failure, and no other.
@@ -290,6 +311,7 @@ class Triage:
         is_of_process = oracle in FATAL or oracle in WATCHED
         deadline_s = min(self.deadline_s, CRASH_DEADLINE_S) if is_of_process else self.deadline_s
         failure = Replay(self.target, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
+        self.last_failure = failure
         self.last_log = self.target.log_text() if failure is not None and failure.oracle in FATAL else ""
         if failure is not None and (failure.oracle in RESTARTS or self.target.holds_excess_memory):
             self.target.restart()

@@ -5,20 +5,25 @@ Generating a request and finding its sites costs ten times as much as mutating i
 
 import random
 import re
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from highwater.fuzz.wire.generate.requests import CLIENT_ID, generate
 from highwater.reference.wire.constructs import Site, sites
-from highwater.reference.wire.errors import EncodeError
+from highwater.reference.wire.errors import DecodeError, EncodeError
 from highwater.reference.wire.framing import decode_request_header, encode_request
 from highwater.reference.wire.registry import Api
 
 KEPT_REQUESTS: Final = 6
 """For each API and version."""
 FRESH_SHARE: Final = 0.03
+GROWTH_SHARE: Final = 0.1
+"""Probability of a further request while there are fewer than KEPT_REQUESTS: all at once would slow the start down."""
 INDEX: Final = re.compile(r"\[\d+\] -> |( -> )?\[\d+\]")
 ATTEMPTS: Final = 100
+NOVEL_MAX: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +41,37 @@ class Pool:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._requests: dict[tuple[int, int], list[ValidRequest]] = {}
+        self._novel: deque[ValidRequest] = deque(maxlen=NOVEL_MAX)
 
     def draw(self, api: Api, version: int) -> ValidRequest:
         """Return a request of the pool, or a new one."""
         requests = self._requests.setdefault((api.key, version), [])
-        if len(requests) < KEPT_REQUESTS:
+        drawn, count = self._rng.random(), len(requests)
+        if not count or (count < KEPT_REQUESTS and drawn < GROWTH_SHARE):
             requests.append(self._make(api, version))
             return requests[-1]
-        if self._rng.random() < FRESH_SHARE:
-            requests[self._rng.randrange(KEPT_REQUESTS)] = request = self._make(api, version)
-            return request
-        return requests[self._rng.randrange(KEPT_REQUESTS)]
+        place = self._rng.randrange(count)
+        if count == KEPT_REQUESTS and drawn < FRESH_SHARE:
+            requests[place] = self._make(api, version)
+        return requests[place]
+
+    def keep(self, api: Api, version: int, body: bytes) -> None:
+        """Keep a request that had a new response, to be mutated again; only if it still decodes."""
+        with suppress(DecodeError):
+            self._novel.append(_with_sites(api, version, body))
+
+    def draw_novel(self) -> ValidRequest | None:
+        """Return one of the requests that were kept, None if there is none."""
+        return self._rng.choice(self._novel) if self._novel else None
 
     def _make(self, api: Api, version: int) -> ValidRequest:
-        body = sound_frame(self._rng, api, version, 0)[4:]
-        _, header = decode_request_header(body)
-        found = sites(api.request, version, body[header:])
-        return ValidRequest(api, version, body, header, tuple(_moved(site, header) for site in found))
+        return _with_sites(api, version, sound_frame(self._rng, api, version, 0)[4:])
+
+
+def _with_sites(api: Api, version: int, body: bytes) -> ValidRequest:
+    _, header = decode_request_header(body)
+    found = sites(api.request, version, body[header:])
+    return ValidRequest(api, version, body, header, tuple(_moved(site, header) for site in found))
 
 
 def sound_frame(rng: random.Random, api: Api, version: int, correlation_id: int) -> bytes:

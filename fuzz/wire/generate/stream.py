@@ -24,6 +24,10 @@ SASL_HANDSHAKE, SASL_AUTHENTICATE = APIS[17], APIS[36]
 WEIGHTS: Final = {0: 6, 1: 3, 2: 2, 3: 2, 8: 2, 9: 2, 11: 4, 14: 2}
 """By API key: what clients send most, and what contains other formats."""
 ATTEMPTS: Final = 50
+NOVEL_SHARE: Final = 0.3
+"""Of the mutated requests: those that build on a request with a new response."""
+NEW_SHARE: Final = 0.3
+"""Of the valid requests; the others are those of the pool, which cost a tenth."""
 ANY_API: Final = -2
 UNSPECIFIC: Final = frozenset(
     {NO_MUTATION, "flip", "flip header", "cut", "grow", "repeat", "split", "half-open", "finish"}
@@ -37,12 +41,14 @@ Served = Sequence[tuple[Api, int, int]]
 class Stream:
     """`avoided` are kinds of cases that are known to crash the target and are not sent again.
 
+    `suspended` are kinds that were in flight when it crashed, until the confirmation has found the cause.
     `left_alone` are API keys and versions that crashed it repeatedly with different mutations, or that our table lacks.
     """
 
     def __init__(self, seed: str, served: Served, sound_share: float) -> None:
         self.rng = random.Random(seed)
         self.avoided: set[Kind] = set()
+        self.suspended: set[Kind] = set()
         self.left_alone: set[tuple[int, int]] = set()
         served = [api_range for api_range in served for _ in range(WEIGHTS.get(api_range[0].key, 1))]
         self._served, self._sound_share = served, sound_share
@@ -57,6 +63,11 @@ class Stream:
         raise RuntimeError(
             f"all of {ATTEMPTS} generated cases are of kinds to avoid"
         )  # valid requests are rarely avoided
+
+    def keep(self, key: int, version: int, frame: bytes) -> None:
+        """Mutate a request again that had a new response."""
+        if key in APIS and APIS[key].min_version <= version <= APIS[key].max_version:
+            self._pool.keep(APIS[key], version, frame[4:])
 
     def avoid(self, kind: Kind) -> None:
         """Avoid a kind of case; in all APIs, once two kinds have the same mutation and field name."""
@@ -76,6 +87,7 @@ class Stream:
         kind = case.kind
         return (
             kind in self.avoided
+            or kind in self.suspended
             or _kind_in_any_api(kind) in self.avoided
             or (case.key, case.version) in self.left_alone
         )
@@ -85,9 +97,13 @@ class Stream:
         api, first, last = self._served[int(rng.random() * len(self._served))]
         version = first + int(rng.random() * (last - first + 1))
         kind = rng.random()
-        if kind < self._sound_share:
+        if kind < self._sound_share * NEW_SHARE:
             return Case(api.key, version, (sound_frame(rng, api, version, 0),))
-        valid = self._pool.draw(api, version)
+        if kind < self._sound_share:
+            return Case(api.key, version, (with_size(self._pool.draw(api, version).body),))
+        novel = self._pool.draw_novel() if rng.random() < NOVEL_SHARE else None
+        valid = novel or self._pool.draw(api, version)
+        api, version = valid.api, valid.version
         if api.key == PRODUCE and rng.random() < RECORDS_SHARE:
             return records(rng, valid)
         ways = BY_STREAM if kind < self._sound_share + TRANSPORT_SHARE else BY_BYTES

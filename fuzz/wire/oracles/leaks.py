@@ -2,12 +2,11 @@
 
 Theory of operation
 -------------------
-After each turn the resident memory and the number of requests by kind (API and outcome) are noted. The minimum of the
-last samples is compared with the minimum after the warm-up: garbage collection and compaction only make single samples
-larger. Once that grows by `GROWTH_MB`, least squares over all turns attribute the growth to kinds. The kinds with the
-largest shares become suspects, and `slope` decides: it sends only these requests, in blocks, and the memory must grow
-in every block after the warm-up. If none is confirmed, the next suspicion needs twice the growth: brokers legally keep
-records, topics and members.
+After each turn the resident memory and the number of requests are noted. The minimum of the last samples is compared
+with the minimum after the warm-up: garbage collection and compaction only make single samples larger. Once that grows
+by `GROWTH_MB`, least squares over all turns rank the APIs by their share of it, and `slope` decides kind by kind (API
+and class of outcomes): it sends only these requests, in blocks, and the memory must grow in every block after the
+warm-up. Brokers legally keep records, topics and members; then no kind keeps too much, and all are sent alone.
 
 Not covered: a JVM, whose heap grows up to its limit whatever is sent, and a process whose memory cannot be read.
 """
@@ -25,10 +24,10 @@ WARM_UP_S: Final = 2.0
 RECENT: Final = 6
 """Samples of which the smallest counts."""
 CASES_OF_KIND: Final = 6
-SUSPECT_KINDS: Final = 6
+SUSPECT_KINDS: Final = 2
 RIDGE: Final = 1.0
 """Added to the diagonal: kinds that always occur together share their slope."""
-BLOCKS, WARM_UP_BLOCKS, BLOCK_REQUESTS, BLOCK_MB = 6, 2, 150, 32
+BLOCKS, WARM_UP_BLOCKS, BLOCK_REQUESTS, BLOCK_MB = 6, 2, 60, 32
 MEASURED_EVERY: Final = 10
 KEPT_BYTES: Final = 16 * 1024
 KEPT_FACTOR: Final = 8
@@ -47,11 +46,10 @@ def outcome_class(outcome: tuple[int, ...] | str) -> str:
 
 
 class LeakSuspicion(NamedTuple):
-    """Cases of one kind, and the bytes by which memory grew for each of them, according to the run."""
+    """Cases of one kind to send alone, and the growth of the run that they may explain."""
 
-    kind: Kind
     cases: list[Case]
-    bytes_per_request: float
+    growth_mb: int
 
 
 class LeakWatch:
@@ -59,8 +57,8 @@ class LeakWatch:
 
     def __init__(self, reason: str = "") -> None:
         self.reason = reason
-        self.requests = self.confirmations = 0
-        self._growth_mb = GROWTH_MB
+        self.requests = 0
+        self._sent_alone: Counter[Kind] = Counter()
         self.restarted()
 
     def restarted(self) -> None:
@@ -71,8 +69,9 @@ class LeakWatch:
         self._started: float | None = None
         self._base: int | None = None
         self._previous = 0
-        self._products: dict[Kind, Counter[Kind]] = {}
-        self._growths: Counter[Kind] = Counter()
+        self._products: dict[int, Counter[int]] = {}
+        self._growths: Counter[int] = Counter()
+        self._growth_mb = 0
 
     def note(self, case: Case, outcome: tuple[int, ...] | str) -> None:
         kind = case.key, outcome_class(outcome)
@@ -81,67 +80,69 @@ class LeakWatch:
             self._cases[kind] = deque(maxlen=CASES_OF_KIND)
         self._cases[kind].append(case)
 
-    def sample(self, memory: int, now: float) -> list[LeakSuspicion]:
-        """Note the memory after a turn; return the suspects, the likeliest first, if it grew too much."""
+    def sample(self, memory: int, now: float, *, is_idle: bool) -> list[LeakSuspicion]:
+        """Note the memory after a turn; return kinds to send alone, if it grew too much and none is sent now."""
         if self.reason or not memory:
             return []
         counts, self._turn = self._turn, Counter()
         self._started = now if self._started is None else self._started
         self._samples.append(memory)
         self.requests += counts.total()
-        if now - self._started < WARM_UP_S or len(self._samples) < RECENT:
-            self._previous = memory
-            return []
-        self._learn(counts, memory - self._previous)
+        is_warm = now - self._started > WARM_UP_S and len(self._samples) == RECENT
+        if is_warm:
+            self._learn(counts, memory - self._previous)
+            least = min(self._samples)
+            self._base = least if self._base is None else min(self._base, least)
+            if least - self._base > GROWTH_MB * MEGABYTE:
+                self._growth_mb, self._base = (least - self._base) // MEGABYTE, least
         self._previous = memory
-        least = min(self._samples)
-        self._base = least if self._base is None else min(self._base, least)
-        if least - self._base < self._growth_mb * MEGABYTE:
-            return []
-        self._base, self._growth_mb = least, 2 * self._growth_mb
-        return self._suspicions()
-
-    @property
-    def slopes(self) -> int:
-        """The number of kinds for which there are enough requests for a slope."""
-        return len(self._products)
+        return self._suspicions() if self._growth_mb and is_idle else []
 
     def report(self) -> str:
         if self.reason:
             return f"not covered: {self.reason}"
-        return f"slopes of {self.slopes} kinds over {self.requests:,} requests, {self.confirmations} kinds sent alone"
+        kinds = len(self._cases)
+        return f"slopes over {self.requests:,} requests, {len(self._sent_alone)} of {kinds} kinds sent alone"
 
     def _learn(self, counts: Counter[Kind], growth: int) -> None:
-        for kind, count in counts.items():
-            self._growths[kind] += count * growth
-            row = self._products.setdefault(kind, Counter())
-            for other, other_count in counts.items():
-                row[other] += count * other_count
+        by_key: Counter[int] = Counter()
+        for (key, _), number in counts.items():
+            by_key[key] += number
+        for key, number in by_key.items():
+            self._growths[key] += number * growth
+            row = self._products.setdefault(key, Counter())
+            for other, other_number in by_key.items():
+                row[other] += number * other_number
 
     def _suspicions(self) -> list[LeakSuspicion]:
         slopes = least_squares(self._products, self._growths)
-        shares = {kind: slope * self._products[kind][kind] ** 0.5 for kind, slope in slopes.items() if slope > 0}
-        most = sorted(shares, key=lambda kind: -shares[kind])[:SUSPECT_KINDS]
-        return [LeakSuspicion(kind, list(self._cases[kind]), slopes[kind]) for kind in most if kind in self._cases]
+        shares = {key: slope * self._products[key][key] ** 0.5 for key, slope in slopes.items()}
+        order = sorted(self._cases, key=lambda kind: (self._sent_alone[kind], -shares.get(kind[0], 0.0)))
+        most, rounds = order[:SUSPECT_KINDS], min(self._sent_alone[kind] for kind in self._cases)
+        growth_mb = self._growth_mb
+        self._sent_alone.update(most)
+        if min(self._sent_alone[kind] for kind in self._cases) > rounds:
+            self._growth_mb = 0  # each kind was sent alone: the growth is legal, or comes from something else
+        return [LeakSuspicion(list(self._cases[kind]), growth_mb) for kind in most]
 
 
-def least_squares(products: dict[Kind, Counter[Kind]], growths: Counter[Kind]) -> dict[Kind, float]:
-    """Solve the normal equations by Gaussian elimination; O(kinds³), some 10⁵ to 10⁶ steps once per suspicion."""
-    kinds = list(products)
+def least_squares(products: dict[int, Counter[int]], growths: Counter[int]) -> dict[int, float]:
+    """Solve the normal equations by Gaussian elimination; O(keys³), some 10⁵ steps."""
+    keys = list(products)
     rows = [
-        [float(products[kind][other]) + (RIDGE if kind == other else 0.0) for other in kinds] + [float(growths[kind])]
-        for kind in kinds
+        [float(products[key][other]) + (RIDGE if key == other else 0.0) for other in keys] + [float(growths[key])]
+        for key in keys
     ]
     for at, row in enumerate(rows):
         for below in rows[at + 1 :]:
             factor = below[at] / row[at]
             if factor:
                 below[at:] = [value - factor * upper for value, upper in zip(below[at:], row[at:], strict=True)]
-    solution = [0.0] * len(kinds)
-    for at in reversed(range(len(kinds))):
+    solution = [0.0] * len(keys)
+    for at in reversed(range(len(keys))):
         known = sum(value * solution[n] for n, value in enumerate(rows[at][at + 1 : -1], at + 1))
         solution[at] = (rows[at][-1] - known) / rows[at][at]
-    return dict(zip(kinds, solution, strict=True))
+    return dict(zip(keys, solution, strict=True))
 
 
 def slope(memory: Callable[[], int], send: Callable[[list[Case]], object], cases: list[Case]) -> float | None:

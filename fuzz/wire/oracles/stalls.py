@@ -56,6 +56,7 @@ class StallWatch:
     ) -> None:  # fmt: skip
         self.limit_s, self._address, self._waited_for, self._on_stall = limit_s, address, waited_for, on_stall
         self.longest_s, self.probes, self.stalls, self._stalled_s = 0.0, 0, 0, 0.0
+        self._sent, self._is_paused = 0.0, False
         self._ended, self._answered = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -75,6 +76,11 @@ class StallWatch:
         """For how long the request that is waiting now has waited, once that exceeds the limit; otherwise 0."""
         return self._stalled_s
 
+    @property
+    def waiting_s(self) -> float:
+        """For how long the request that is waiting now has waited."""
+        return time.monotonic() - self._sent if self._sent else 0.0
+
     def report(self) -> str:
         return (
             f"{self.probes:,} requests of a healthy connection, the longest waited {self.longest_s:.2f} s "
@@ -84,6 +90,10 @@ class StallWatch:
     def wait_for_probe(self) -> None:
         """Wait until the first response, so that everything sent from now on is observed."""
         self._answered.wait(GIVE_UP_S)
+
+    def pause(self, *, paused: bool) -> None:
+        """Send nothing for now: the requests of the watch must not count for a leak of other requests."""
+        self._is_paused = paused
 
     def close(self) -> None:
         """End after the request that is waiting now."""
@@ -100,16 +110,18 @@ class StallWatch:
 
     def _probe(self, connection: Connection, address: str) -> None:
         while not self._ended.is_set() and self._address == address:
-            for request, version in REQUESTS:
+            for request, version in REQUESTS if not self._is_paused else ():
                 connection.send(request, version)
                 self._await(connection, address)
                 self.probes += 1
                 self._answered.set()
                 self._ended.wait(PAUSE_S)
+            self._ended.wait(PAUSE_S)
 
     def _await(self, connection: Connection, address: str) -> None:
         """Wait for the response; raises ConnectionClosedError if it is abandoned, also because the broker restarted."""
         started, starved = time.monotonic(), self._waited_for()
+        self._sent = started
         try:
             while True:
                 with suppress(ReplyTimeoutError):
@@ -125,7 +137,7 @@ class StallWatch:
                 if self._address != address or waited_s > GIVE_UP_S:
                     raise ConnectionClosedError(address)
         finally:
-            self._stalled_s = 0.0
+            self._sent = self._stalled_s = 0.0
 
     def _note(self, started: float, starved: float) -> float:
         waited_s = time.monotonic() - started - max(0.0, self._waited_for() - starved)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,16 +27,23 @@ from highwater.fuzz.wire.oracles.malformed import must_be_refused
 from highwater.fuzz.wire.oracles.responses import key_and_version
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import ErrorCode, WireError
-from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+)
 from highwater.reference.wire.messages.groups import DescribeGroupsRequest, ListGroupsRequest
 from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from highwater.reference.wire.messages.replicas import DescribableLogDirTopic, DescribeLogDirsRequest
 from highwater.reference.wire.messages.transactions import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     TopicRequest,
 )
+from highwater.reference.wire.records import build_batch
 from highwater.reference.wire.registry import APIS, api_of
 
 MAY_CHANGE: Final = Path(__file__).with_name("changes_when_refused.toml")
@@ -46,6 +54,8 @@ TRANSACTIONAL_IDS: Final = ("range", "consumer", "ü\0")
 """The ids that generated requests name, without the longest."""
 REPLY_S: Final = 5.0
 KEPT_CASES: Final = 400
+PRODUCE, PRODUCE_VERSION, OFFSET_COMMIT, COMMIT_VERSION = 0, 3, 8, 2
+_numbers = count(1)
 NAMES: Final = {int(code): code.name for code in ErrorCode}
 State = Mapping[str, str]
 """By what was asked: the response as text."""
@@ -126,6 +136,18 @@ def snapshot(address: str, served: Mapping[int, tuple[int, int]]) -> State:
         }
 
 
+def stir(connection: Connection, served: Mapping[int, tuple[int, int]], number: int) -> None:
+    """Append a record and commit other offsets: a change that a refused request repeats would not show otherwise."""
+    for name in TOPICS if _serves(served, PRODUCE, PRODUCE_VERSION) else ():
+        data = PartitionProduceData(index=0, records=build_batch([(number, None, b"stir", ())]))
+        topic = TopicProduceData(name=name, partition_data=(data,))
+        connection.exchange(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=(topic,)), PRODUCE_VERSION, REPLY_S)
+    for group in GROUPS if _serves(served, OFFSET_COMMIT, COMMIT_VERSION) else ():
+        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=number)
+        topics = tuple(OffsetCommitRequestTopic(name=name, partitions=(part,)) for name in TOPICS)
+        connection.exchange(OffsetCommitRequest(group_id=group, topics=topics), COMMIT_VERSION, REPLY_S)
+
+
 def _serves(served: Mapping[int, tuple[int, int]], key: int, version: int) -> bool:
     first, last = served.get(key, (1, 0))
     return first <= version <= last
@@ -171,6 +193,8 @@ class StateWatch:
     def compare(self, address: str, cases: list[Case], send: Callable[[list[Case]], bool]) -> str:
         """Send the cases between two snapshots; return what differs. `send` returns whether all were refused."""
         try:
+            with connect(address) as connection:
+                stir(connection, self._served, next(_numbers))
             before = snapshot(address, self._served)
             if not send(cases):
                 self.discarded += len(cases)

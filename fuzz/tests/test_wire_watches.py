@@ -1,0 +1,220 @@
+"""The oracles over a whole run, and the confirmation in the background: leaks, stalls, changed state."""
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from highwater.conformance.targets.reference import ReferenceTarget
+from highwater.fuzz.tests.test_wire import fake_broker, honest
+from highwater.fuzz.wire.confirmation import ALIKE_MAX, Confirmation
+from highwater.fuzz.wire.generate.cases import Case
+from highwater.fuzz.wire.generate.pool import sound_frame
+from highwater.fuzz.wire.oracles.leaks import LeakWatch, least_squares, outcome_class, slope
+from highwater.fuzz.wire.oracles.responses import Oracle
+from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
+from highwater.fuzz.wire.oracles.states import StateWatch, difference, snapshot
+from highwater.fuzz.wire.replay import make_topics
+from highwater.fuzz.wire.self_test import run_defect
+from highwater.fuzz.wire.target import FuzzTarget
+from highwater.fuzz.wire.triage import Triage
+from highwater.reference.wire.registry import APIS
+
+SEED = 5
+MEGABYTE = 1 << 20
+GIVE_UP_S = 60.0
+
+
+def case_of(key: int, version: int = 0) -> Case:
+    return Case(key, version, (sound_frame(random.Random(SEED), APIS[key], version, 1),))
+
+
+class Memory:
+    """A process that keeps `kept` bytes for each request of one API, and grows by garbage that is collected."""
+
+    def __init__(self, kept: int, key: int = 12) -> None:
+        self.bytes, self.kept, self.key, self.sent = 100 * MEGABYTE, kept, key, 0
+
+    def send(self, cases: list[Case]) -> None:
+        self.sent += len(cases)
+        self.bytes += self.kept * sum(case.key == self.key for case in cases)
+
+    def garbage(self) -> int:
+        return self.bytes + self.sent % 7 * MEGABYTE
+
+
+def test_a_slope_is_reported_only_for_what_every_block_keeps() -> None:
+    assert slope_of(Memory(40 * 1024), case_of(12)) == pytest.approx(40 * 1024)
+    assert slope_of(Memory(1024), case_of(12)) is None, "stored data of the size of a request"
+    assert slope_of(Memory(40 * 1024), case_of(3)) is None, "another API leaks"
+
+
+def test_a_slope_ignores_what_is_allocated_once() -> None:
+    memory = Memory(0)
+    sizes = iter([100 * MEGABYTE] * 12 + [180 * MEGABYTE] * 1_000)
+    assert slope(lambda: next(sizes), memory.send, [case_of(12)]) is None
+
+
+def slope_of(memory: Memory, case: Case) -> float | None:
+    return slope(lambda: memory.bytes, memory.send, [case])
+
+
+def test_the_api_whose_requests_grow_the_memory_is_suspected_first() -> None:
+    rng, watch, memory = random.Random(SEED), LeakWatch(), Memory(100 * 1024)
+    found = []
+    for turn in range(400):
+        for key in (3, 10, 12, 18):
+            for _ in range(rng.randrange(20)):
+                watch.note(case_of(key), (0,))
+                memory.send([case_of(key)])
+        found = watch.sample(memory.garbage(), float(turn), is_idle=True)
+        if found:
+            break
+    assert found, f"seed {SEED}"
+    assert {case.key for case in found[0].cases} == {12}, f"seed {SEED}"
+
+
+def test_steady_memory_with_garbage_is_no_suspicion() -> None:
+    watch, memory = LeakWatch(), Memory(0)
+    for turn in range(200):
+        for number in range(turn % 13):
+            watch.note(case_of(12), (0,))
+            memory.sent += number
+        assert watch.sample(memory.garbage(), float(turn), is_idle=True) == []
+
+
+def test_a_jvm_is_reported_as_not_covered() -> None:
+    watch = LeakWatch("the heap of a JVM grows up to its limit whatever is sent")
+    assert watch.sample(MEGABYTE, 0.0, is_idle=True) == []
+    assert watch.report().startswith("not covered: ")
+
+
+def test_least_squares_recovers_the_slopes() -> None:
+    watch, rng = LeakWatch(), random.Random(SEED)
+    for _ in range(50):
+        counts = {key: rng.randrange(1, 30) for key in (1, 2, 3)}
+        watch._learn(Counter({(key, "ok"): number for key, number in counts.items()}), 1_000 * counts[2])
+    slopes = least_squares(watch._products, watch._growths)
+    assert {key: round(value, -1) for key, value in slopes.items()} == {1: 0, 2: 1_000, 3: 0}
+
+
+@pytest.mark.parametrize(("outcome", "expected"), [("closed", "closed"), ((0,), "ok"), ((), "ok"), ((0, 3), "error")])
+def test_outcomes_have_four_classes(outcome: tuple[int, ...] | str, expected: str) -> None:
+    assert outcome_class(outcome) == expected
+
+
+def test_a_stall_is_reported_once_while_it_lasts() -> None:
+    stalled, may_answer, stall_is_known = threading.Event(), threading.Event(), threading.Event()
+
+    def blocks_when_told(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
+        if stalled.is_set():
+            may_answer.wait(GIVE_UP_S)
+        return answer
+
+    with fake_broker(blocks_when_told) as address:
+        limit_s = 0.2
+        with StallWatch(address, limit_s, on_stall=lambda waited_s: stall_is_known.set()) as watch:
+            watch.wait_for_probe()
+            assert watch.stalls == 0
+            stalled.set()
+            assert stall_is_known.wait(GIVE_UP_S)
+            assert watch.stalled_s > limit_s
+            stalled.clear()
+            may_answer.set()
+        assert watch.stalls == 1
+        assert watch.stalled_s == 0
+        assert watch.longest_s > limit_s
+
+
+def test_time_without_a_processor_is_no_stall() -> None:
+    def starved(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
+        threading.Event().wait(0.4)
+        return answer
+
+    runnable = iter(range(1_000_000))
+    with fake_broker(starved) as address, StallWatch(address, 0.1, lambda: float(next(runnable))) as watch:
+        watch.wait_for_probe()
+    assert watch.stalls == 0
+
+
+def test_the_limit_is_above_what_the_idle_broker_needs() -> None:
+    with fake_broker(honest) as address:
+        assert idle_limit(address) >= 1.0
+
+
+def test_the_state_differs_after_a_change_and_not_after_a_refusal() -> None:
+    target = ReferenceTarget(1)
+    try:
+        fuzz_target = FuzzTarget(target.bootstrap, target, "reference")
+        make_topics(target.bootstrap)
+        served = {key: (api.min_version, api.max_version) for key, api in APIS.items()}
+        before = snapshot(target.bootstrap, served)
+        assert difference(before, snapshot(target.bootstrap, served)) == ""
+        watch = StateWatch(served)
+        assert watch.compare(fuzz_target.address, [], lambda cases: True) == ""
+        assert watch.batches == 1
+        assert difference(before, snapshot(target.bootstrap, served)) != "", "`stir` appends and commits"
+        assert watch.compare(fuzz_target.address, [], lambda cases: False) == ""
+        assert watch.batches == 1, "a batch with an accepted case says nothing"
+    finally:
+        target.close()
+
+
+@contextmanager
+def no_pause() -> Iterator[None]:
+    yield
+
+
+def test_repeated_failures_of_the_process_wait_only_a_few_times(tmp_path: Path) -> None:
+    release, started = threading.Event(), threading.Event()
+
+    def job(triage: Triage) -> None:
+        started.set()
+        release.wait(GIVE_UP_S)
+
+    with fake_broker(honest) as address:
+        target = TwinTarget(address)
+        confirmation = Confirmation(Triage(target, tmp_path, SEED, "test"), no_pause)
+        for _ in range(5):
+            confirmation.submit(Oracle.ALIVE, job)
+        assert started.wait(GIVE_UP_S)
+        assert confirmation.is_waiting(Oracle.ALIVE)
+        assert confirmation.skipped == 5 - ALIKE_MAX
+        release.set()
+        confirmation.close(GIVE_UP_S)
+    assert len(confirmation.results()) == ALIKE_MAX
+    assert not confirmation.is_waiting(Oracle.ALIVE)
+
+
+def test_an_exception_of_a_job_is_raised_in_the_session(tmp_path: Path) -> None:
+    def job(triage: Triage) -> None:
+        raise ArithmeticError("a bug of triage")
+
+    with fake_broker(honest) as address:
+        confirmation = Confirmation(Triage(TwinTarget(address), tmp_path, SEED, "test"), no_pause)
+        confirmation.submit("x", job)
+        confirmation.close(GIVE_UP_S)
+    with pytest.raises(ArithmeticError, match="a bug of triage"):
+        confirmation.results()
+
+
+class TwinTarget(FuzzTarget):
+    """A target whose second instance is itself."""
+
+    @property
+    def has_twin(self) -> bool:
+        return True
+
+    def twin(self) -> FuzzTarget:
+        return FuzzTarget(self.address)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("defect", ["AcksUnchecked", "MetadataLeak", "LongNameStall", "CorruptAppended"])
+def test_a_planted_defect_of_each_oracle_is_found_by_it(defect: str, tmp_path: Path) -> None:
+    found = run_defect(defect, SEED, tmp_path, seconds=600)  # it ends at the first finding of that oracle
+    assert (found.found, found.oracle) == (True, found.shows), f"seed {SEED}: {found}"
