@@ -56,10 +56,11 @@ def fuzz_command(
     html: Annotated[Path | None, typer.Option(help="Also write the HTML report to this file.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """Fuzz a broker; save a replayable finding for each crash, hang, leak or wrong reply.
+    """Fuzz a broker; save a replayable finding for each crash, hang, stall, leak, wrong reply or accepted nonsense.
 
     Exit code 1 if there is a finding. Each finding is a folder, for highwater replay and minimise. A target that this
-    command launched is restarted when it crashes, and the request that crashed it is not sent again.
+    command launches is restarted when it crashes, and failures are confirmed on a second instance meanwhile. The
+    summary says what the oracles over the whole run covered: refuse, leak, stall and state.
 
     Examples: highwater fuzz reference --seconds 30 · highwater fuzz localhost:9092 --seed 7 --resume
     """
@@ -219,6 +220,7 @@ def _print_summary(summary: dict[str, Any], target: str, *, json_: bool) -> None
         f"{summary['cases']:,} cases, {summary['cases_per_second']:,} a second, {summary['sequences']:,} sequences, "
         f"coverage {summary['coverage']:,}, {summary['restarts']} restarts, "
         f"{summary['memory_peak_mb']} MB peak memory, seed {summary['seed']}: {verdict}"
+        + (f"; {summary['unexamined']} failures were not examined" if summary["unexamined"] else "")
     )
 
 

@@ -56,6 +56,8 @@ REPLY_S: Final = 5.0
 KEPT_CASES: Final = 400
 PRODUCE, PRODUCE_VERSION, OFFSET_COMMIT, COMMIT_VERSION = 0, 3, 8, 2
 _numbers = count(1)
+READ_ONLY: Final = frozenset({1, 2, 3, 9, 10, 15, 16, 18, 23, 29, 32, 35, 46, 48, 50, 60, 61, 65, 66, 69, 75})
+"""API keys of requests that only read; no broker has a reason to change the state for them."""
 NAMES: Final = {int(code): code.name for code in ErrorCode}
 State = Mapping[str, str]
 """By what was asked: the response as text."""
@@ -177,18 +179,21 @@ class StateWatch:
 
     def __init__(self, served: Mapping[int, tuple[int, int]]) -> None:
         self._served = served
-        self._refused: deque[Case] = deque(maxlen=KEPT_CASES)
-        self._candidates: deque[Case] = deque(maxlen=KEPT_CASES)
+        self._errors: deque[Case] = deque(maxlen=KEPT_CASES)
+        self._closed: deque[Case] = deque(maxlen=KEPT_CASES)
         self.compared = self.batches = self.discarded = 0
 
     def note(self, case: Case, outcome: tuple[int, ...] | str) -> None:
         """Keep a case that was refused, to send it again between two snapshots."""
+        if case.key in READ_ONLY:
+            return
         if case.ends is Ends.OPEN and len(case.frames) == 1 and is_refusal(case.frames[0], outcome):
-            self._refused.append(case)
+            (self._closed if isinstance(outcome, str) else self._errors).append(case)
 
     def batch(self, size: int) -> list[Case]:
-        """Take the cases that were refused last."""
-        return [self._refused.pop() for _ in range(min(size, len(self._refused)))]
+        """Take the cases that were refused last, at most a quarter of them by a closed connection."""
+        taken = [self._closed.pop() for _ in range(min(size // 4, len(self._closed)))]
+        return taken + [self._errors.pop() for _ in range(min(size - len(taken), len(self._errors)))]
 
     def compare(self, address: str, cases: list[Case], send: Callable[[list[Case]], bool]) -> str:
         """Send the cases between two snapshots; return what differs. `send` returns whether all were refused."""
