@@ -110,12 +110,12 @@ def test_outcomes_have_four_classes(outcome: tuple[int, ...] | str, expected: st
 def test_a_stall_is_reported_once_while_it_lasts() -> None:
     stalled, may_answer, stall_is_known = threading.Event(), threading.Event(), threading.Event()
 
-    def blocks_when_told(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
+    def blocks_once_stalled(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
         if stalled.is_set():
             may_answer.wait(GIVE_UP_S)
         return answer
 
-    with fake_broker(blocks_when_told) as address:
+    with fake_broker(blocks_once_stalled) as address:
         limit_s = 0.2
         with StallWatch(address, limit_s, on_stall=lambda waited_s: stall_is_known.set()) as watch:
             watch.wait_for_probe()

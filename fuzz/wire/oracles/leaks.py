@@ -33,6 +33,8 @@ KEPT_BYTES: Final = 16 * 1024
 KEPT_FACTOR: Final = 8
 """A request may keep KEPT_BYTES and KEPT_FACTOR times its size: stored records, topics and members are no leak."""
 JVM: Final = "java"
+ANSWERED: Final = ("ok", "error")
+"""Outcomes of requests that were carried out or refused by their handler, whose kinds are sent alone first."""
 
 Kind = tuple[int, str]
 """API key, and `closed`, `silent`, `error` or `ok`."""
@@ -117,7 +119,12 @@ class LeakWatch:
     def _suspicions(self) -> list[LeakSuspicion]:
         slopes = least_squares(self._products, self._growths)
         shares = {key: slope * self._products[key][key] ** 0.5 for key, slope in slopes.items()}
-        order = sorted(self._cases, key=lambda kind: (self._sent_alone[kind], -shares.get(kind[0], 0.0)))
+
+        def rank(kind: Kind) -> tuple[int, bool, float]:
+            key, outcome = kind
+            return self._sent_alone[kind], outcome not in ANSWERED, -shares.get(key, 0.0)
+
+        order = sorted(self._cases, key=rank)
         most, rounds = order[:SUSPECT_KINDS], min(self._sent_alone[kind] for kind in self._cases)
         growth_mb = self._growth_mb
         self._sent_alone.update(most)
