@@ -220,10 +220,16 @@ class Engine:
 
         A target that reads ahead may crash on a request whose response is not due yet.
         """
-        heads = [connection.pending[0].case for connection in self._connections.values() if connection.pending]
+        heads, waiting = self._heads(), self.in_flight()
+        return _distinct([*reversed(self._closed_heads), *heads, *reversed(self._behind_closed), *waiting])
+
+    def in_flight(self) -> list[Case]:
+        """Return the cases that wait for a response, heads first; one of them occupies a target that stalls."""
         waiting = [entry.case for connection in self._connections.values() for entry in connection.pending]
-        all_suspects = [*reversed(self._closed_heads), *heads, *reversed(self._behind_closed), *waiting]
-        return list({id(case): case for case in all_suspects}.values())
+        return _distinct([*self._heads(), *waiting])
+
+    def _heads(self) -> list[Case]:
+        return [connection.pending[0].case for connection in self._connections.values() if connection.pending]
 
     def recent(self) -> list[Case]:
         """Return the cases that were sent last, the latest last."""
@@ -461,6 +467,11 @@ class Engine:
             self.hooks.on_answer(head.case, "silent", 0)
         connection.pending = deque(entry for entry in connection.pending if entry.case is not head.case)
         self._drop(connection)
+
+
+def _distinct(cases: list[Case]) -> list[Case]:
+    """Return the cases in order, each object once."""
+    return list({id(case): case for case in cases}.values())
 
 
 def _is_other(frame: bytes, answer: bytes) -> bool:

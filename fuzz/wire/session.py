@@ -229,7 +229,8 @@ class Session:
             for case in confirmed.cases:
                 self._stream.avoid(case.kind)
             self._stream.left_alone |= confirmed.versions
-        if self._stream.suspended and not self._confirmation.is_waiting(Oracle.ALIVE):
+        is_searching = any(map(self._confirmation.is_waiting, (Oracle.ALIVE, Oracle.STALL)))
+        if self._stream.suspended and not is_searching:
             waiting = {kind for kind in self._stream.suspended if self._confirmation.is_waiting(f"{SLOW} {kind}")}
             self._stream.suspended = waiting
 
@@ -304,6 +305,7 @@ class Session:
     def _handle_stalls(self) -> None:
         while self._stalled:
             waited_s, suspects = self._stalled.popleft()
+            self._suspend(suspects)
             self._suspect(Failure(Oracle.STALL, f"a healthy connection waited for {waited_s:.1f} s"), suspects[::-1])
             if self._stalls.stalled_s and self.target.restart_s < RESTART_MAX_S:
                 self._restart()
@@ -361,12 +363,16 @@ class Session:
     def _handle_death(self, failure: Failure, suspects: list[Case]) -> None:
         time.sleep(SETTLE_S)  # the target may still be writing to its log
         self._engine.close()
-        self._stream.suspended |= {case.kind for case in suspects if case.mutation != NO_MUTATION} - self._survived
+        self._suspend(suspects)
         self._closed_kinds.clear()
         self._suspect(failure, suspects[::-1])
         if self.target.why_dead() is not None and not self.target.revive():
             self.totals.ended = "the target is dead"
         self._continue()
+
+    def _suspend(self, suspects: list[Case]) -> None:
+        """Do not send the kinds of these cases, except those that once had a response, until the cause is known."""
+        self._stream.suspended |= {case.kind for case in suspects if case.mutation != NO_MUTATION} - self._survived
 
     # -- confirmation ----------------------------------------------------------------------------
 
@@ -451,8 +457,8 @@ class Session:
     def _on_stall(self, waited_s: float) -> None:
         """Keep the requests in flight as suspects; called by the thread of the watch."""
         if not self._is_paused:
-            with suppress(RuntimeError):  # the engine changed its connections meanwhile
-                self._stalled.append((waited_s, self._engine.suspects()))
+            with suppress(RuntimeError, IndexError):  # the engine changed its connections meanwhile
+                self._stalled.append((waited_s, self._engine.in_flight()))
 
     def _on_slow(self, case: Case) -> None:
         self._slow_cases.append(case)
