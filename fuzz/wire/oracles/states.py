@@ -53,7 +53,7 @@ PARTITIONS: Final = (0, 1)
 TRANSACTIONAL_IDS: Final = ("range", "consumer", "ü\0")
 """The ids that generated requests name, without the longest."""
 REPLY_S: Final = 5.0
-KEPT_CASES: Final = 400
+KEPT_CASES, KEPT_OF_API = 400, 4
 PRODUCE, PRODUCE_VERSION, OFFSET_COMMIT, COMMIT_VERSION = 0, 3, 8, 2
 _numbers = count(1)
 READ_ONLY: Final = frozenset({1, 2, 3, 9, 10, 15, 16, 18, 23, 29, 32, 35, 46, 48, 50, 60, 61, 65, 66, 69, 75})
@@ -179,7 +179,7 @@ class StateWatch:
 
     def __init__(self, served: Mapping[int, tuple[int, int]]) -> None:
         self._served = served
-        self._errors: deque[Case] = deque(maxlen=KEPT_CASES)
+        self._errors: dict[int, deque[Case]] = {}
         self._closed: deque[Case] = deque(maxlen=KEPT_CASES)
         self.compared = self.batches = self.discarded = 0
 
@@ -188,12 +188,15 @@ class StateWatch:
         if case.key in READ_ONLY:
             return
         if case.ends is Ends.OPEN and len(case.frames) == 1 and is_refusal(case.frames[0], outcome):
-            (self._closed if isinstance(outcome, str) else self._errors).append(case)
+            kept = self._errors.setdefault(case.key, deque(maxlen=KEPT_OF_API))
+            (self._closed if isinstance(outcome, str) else kept).append(case)
 
     def batch(self, size: int) -> list[Case]:
-        """Take the cases that were refused last, at most a quarter of them by a closed connection."""
+        """Take the cases that were refused last: of all APIs alike, at most a quarter by a closed connection."""
         taken = [self._closed.pop() for _ in range(min(size // 4, len(self._closed)))]
-        return taken + [self._errors.pop() for _ in range(min(size - len(taken), len(self._errors)))]
+        for _ in range(KEPT_OF_API):
+            taken += [kept.pop() for kept in self._errors.values() if kept]
+        return taken[:size]
 
     def compare(self, address: str, cases: list[Case], send: Callable[[list[Case]], bool]) -> str:
         """Send the cases between two snapshots; return what differs. `send` returns whether all were refused."""
