@@ -79,6 +79,6 @@ CommittedAfterCrash == committed # <<>> /\ unclean # {} /\ up = Brokers
 Rejoined ==
     /\ PartitionEpoch > 1 /\ Now.leader # None /\ brokerEpoch[Now.leader] = 0
     /\ \E f \in Now.isr \ metadata[PartitionEpoch - 1].isr : brokerEpoch[f] > 0
-TailLost == (unclean \intersect Eligible) \ up # {}
+FirstLeaderLost == PartitionEpoch = 1 /\ Now.leader \in unclean \ up
 FencedLeaderLives == \E l \in Brokers \intersect fenced : Leads(l)
 =============================================================================
