@@ -27,12 +27,12 @@ UNEVEN: Final = "each of two members must read 12 of 24 records, 8 in each of 3 
 MOCK_BROKER: Final = "librdkafka's mock broker answers it"
 NIL_CONNECT: Final = "the test calls a function of a ConsumerGroup that it did not set, and ends the program"
 ADMIN_REQUESTS: Final = (
-    "unclean_destroy", "CreateTopics", "DeleteTopics", "CreatePartitions", "IncrementalAlterConfigs", "DescribeConfigs",
+    "unclean_destroy", "CreateTopics", "DeleteTopics", "CreatePartitions", "DescribeConfigs",
     "DeleteRecords", "ListConsumerGroups", "DescribeConsumerGroups", "DescribeTopics", "DescribeCluster",
     "DeleteGroups", "DeleteConsumerGroupOffsets", "ListOffsets", "AlterConsumerGroupOffsets",
     "ListConsumerGroupOffsets",
 )  # fmt: skip
-"""The sub-tests of librdkafka's 0081 but those of ACLs and UserScramCredentials, and one that alters a broker's setting
+"""The sub-tests of librdkafka's 0081 but those of ACLs and UserScramCredentials, and two that alter a broker's setting
 for Kerberos, which this broker refuses."""
 FRANZ_GO: Final = {"KGO_TEST_RF": "3", "KGO_TEST_RECORDS": "20000", "KGO_LOG_LEVEL": "none"}
 GROUP: Final = "^TestReaderConsumerGroup$/"
