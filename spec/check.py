@@ -42,9 +42,7 @@ TIMEOUT_S: Final = 3600
 REACHED: Final = "REACHED "
 GUARDS_OFF: Final = "GuardsOff"
 """The constant of the modules with the names of the guards that are off."""
-LARGE: Final = 100_000
-"""States from which a run uses all cores. Below, two runs with one core each need less: a fifth of the processor time
-goes into the coordination of TLC's threads and into the better compiler of the JVM, which pays off too late."""
+LARGE: Final = 20_000  # states
 
 
 class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,11 +133,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         """True if the run is large enough to use all cores on its own, and the better compiler of the JVM."""
         return self.mutant is None and self.model.simulate is None and self.model.states >= LARGE
 
-    @property
-    def seconds(self) -> float:
-        """Return about how long the run takes: that of a mutant ends at its counterexample."""
-        return self.model.seconds / (4 if self.mutant is not None and self.mutant.breaks else 1)
-
     def config(self) -> str:
         return mutant_config(self.model, self.guard, self.mutant) if self.mutant else self.model.config()
 
@@ -179,12 +172,10 @@ def check(
         return _perform(task, jobs if task.large else 1, fresh=fresh, on_progress=report_progress)
 
     # Mutants run on one core: with several, TLC may find a counterexample that is not the shortest, of varying length.
-    large = [task for task in tasks if task.large]
-    # The longest first, so that no core waits for the last one.
-    small = sorted((task for task in tasks if not task.large), key=lambda task: -task.seconds)
-    ran = zip([*large, *small], [*in_parallel(perform, large, 1), *in_parallel(perform, small, jobs)], strict=True)
-    of_task = {id(task): result for task, result in ran}
-    results = [of_task[id(task)] for task in tasks]
+    large = in_parallel(perform, [task for task in tasks if task.large], 1)
+    small = in_parallel(perform, [task for task in tasks if not task.large], jobs)
+    sources = {True: iter(large), False: iter(small)}
+    results = [next(sources[task.large]) for task in tasks]
     return _with_controls(results) if controls else results
 
 
@@ -232,7 +223,6 @@ def control_of(model: Model, mutant: Mutant) -> Model:
     control = Model(
         name=f"{model.name} with {bounds}" if constants else model.name, module=model.module, cfg=model.cfg,
         claim="The control of mutants.", bounds=bounds, constants={**model.constants, **constants},
-        seconds=model.seconds,
     )  # fmt: skip
     rows = (row for row in load_models().values() if row.module == model.module and row.simulate is None)
     return next((row for row in rows if row.config() == control.config()), control)

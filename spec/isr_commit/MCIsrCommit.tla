@@ -79,6 +79,5 @@ CommittedAfterCrash == committed # <<>> /\ unclean # {} /\ up = Brokers
 Rejoined ==
     /\ PartitionEpoch > 1 /\ Now.leader # None /\ brokerEpoch[Now.leader] = 0
     /\ \E f \in Now.isr \ metadata[PartitionEpoch - 1].isr : brokerEpoch[f] > 0
-FirstLeaderLost == PartitionEpoch = 1 /\ Now.leader \in unclean \ up
 FencedLeaderLives == \E l \in Brokers \intersect fenced : Leads(l)
 =============================================================================
