@@ -3,9 +3,9 @@
 The mutants are those of `highwater.soak.power`: written ones, by someone who had not read invariants or cases, and a
 sample of cosmic-ray's.  Each is loaded in a process of its own, where the state machine of its package runs with its
 quick profile, and then seed after seed of `highwater simulate`, audited, until one finds it or its processor time is
-over.  Prints who found what, the survivors, and the score; before them the control: the correct broker under the same
-machines and first seeds.  Results are kept in results/simulator-power; what was found is not tried again, a survivor
-is tried again with more time or after the simulator has changed.
+over.  Prints who found what, the survivors, and the score.  Controls: the correct broker holds under all state
+machines and the first seeds, and under each seed that finds a mutant.  Results are kept in results/simulator-power;
+what was found is not tried again, a survivor is tried again with more time or after the simulator has changed.
 """
 
 import hashlib
@@ -24,8 +24,11 @@ import typer
 from hypothesis import Phase
 
 from highwater import fuzz
+from highwater.commands.run_audit import audit_run
 from highwater.errors import ExitCode, UsageError
 from highwater.fuzz.machines.all import MACHINES
+from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.search import run_seed
 from highwater.results import progress
 from highwater.soak.mutation import CPU_S, Mutant, Outcome, outcome, unchanged
 from highwater.soak.power.mutants import BehaviourMutant, equivalents, generated, reason_of, written
@@ -60,7 +63,7 @@ def soak(
     ] = None,
     count: Annotated[int, typer.Option("--mutants", min=0, help="Number of generated mutants, about.")] = 40,
     seed: Annotated[int, typer.Option(help="Seed of the generated mutants.")] = 0,
-    cpu_s: Annotated[float, typer.Option("--cpu", min=1, max=CPU_S, help="Processor seconds for each mutant.")] = 60.0,
+    cpu_s: Annotated[float, typer.Option("--cpu", min=1, max=CPU_S / 2, help="Processor seconds.")] = 60.0,
     jobs: Annotated[int, typer.Option(min=1, help="Mutants at a time.")] = os.cpu_count() or 1,
 ) -> None:
     """Try the mutants and print the score; exit code 1 if any survives."""
@@ -114,9 +117,18 @@ def _try_mutant(mutant: BehaviourMutant, simulator: str, cpu_s: float) -> Trial:
     package = mutant.mutant.module.removeprefix("highwater.reference.").partition(".")[0]
     _judge(mutant.mutant, mutant.name, place, cpu_s=cpu_s, machines=MACHINES_OF.get(package, ()))
     trial = msgspec.json.decode(place.read_bytes(), type=Trial)
+    if trial.by and trial.seeds:
+        _check_seed(trial.seeds - 1)
     trial = msgspec.structs.replace(trial, simulator=simulator, effect=mutant.effect or mutant.mutant.after)
     _write(place, trial)
     return trial
+
+
+def _check_seed(seed: int) -> None:
+    """Raise UsageError if the seed that found a mutant also finds the correct broker, which this process has loaded."""
+    violation = run_seed(seed, Settings(swarm=True), audit=audit_run).violation
+    if violation is not None:
+        raise UsageError(f"the correct broker is found to be wrong by seed {seed}, too: {violation}")
 
 
 def _judge(
