@@ -149,7 +149,7 @@ Fetch(f, l, arrives) ==
 \* Replicas that are about to join: caught up, and not in the ISR yet.  The leader may wait for them; otherwise they may
 \* never catch up.
 Joining(l) == {f \in Brokers \ Seen(l).isr :
-    /\ leading[l].fetched[f].end >= highWatermark[l] /\ leading[l].fetched[f].brokerEpoch # Unknown
+    /\ leading[l].fetched[f].end >= highWatermark[l]
     /\ WaitOnlyForEligible => f \notin fenced}                 \* guard off: it waits for fenced brokers (KAFKA-15021)
 
 \* The largest offset up to which the leader may serve readers and acknowledge records.
@@ -355,7 +355,7 @@ Register(b) ==
            gone == IF last THEN {} ELSE {b}
            isr == IF UncleanRestartLeavesIsr THEN Remaining(Now.isr, gone) ELSE Now.isr
            elr == IF UncleanLeavesEligible THEN NewElr(isr, gone) ELSE NewElr(isr, {}) \union (Now.elr \intersect {b}) IN
-       IF b \in Eligible \union {Now.leader} THEN Settle(isr, elr, fenced') ELSE UNCHANGED <<metadata, unclean>>
+       IF b \in Eligible THEN Settle(isr, elr, fenced') ELSE UNCHANGED <<metadata, unclean>>
     /\ view' = [view EXCEPT ![b] = Len(metadata')]          \* requests from before its restart are rejected (KIP-380)
     /\ UNCHANGED <<log, highWatermark, leading, requests, committed, acked>>
 

@@ -75,9 +75,10 @@ EligibleLeads == Now.leader # None /\ PartitionEpoch > 1 /\ Now.leader \in metad
 ZombieWithRecords == \E l \in Brokers : IsZombie(l) /\ LogEnd(l) > 0
 ProposalAccepted == \E l \in Brokers : Leads(l) /\ leading[l].proposed # NoProposal /\ view[l] < PartitionEpoch
 HwStandsStill == \E l \in Brokers : Leads(l) /\ Cardinality(Seen(l).isr) < MinIsr /\ LogEnd(l) > highWatermark[l]
-CommittedAfterCrash == committed # <<>> /\ unclean # {} /\ up = Brokers
+CommittedAfterCrash == acked > 0 /\ unclean # {} /\ up = Brokers
 Rejoined ==
     /\ PartitionEpoch > 1 /\ Now.leader # None /\ brokerEpoch[Now.leader] = 0
     /\ \E f \in Now.isr \ metadata[PartitionEpoch - 1].isr : brokerEpoch[f] > 0
+FirstLeaderLost == PartitionEpoch = 1 /\ Now.leader \in unclean \ up
 FencedLeaderLives == \E l \in Brokers \intersect fenced : Leads(l)
 =============================================================================

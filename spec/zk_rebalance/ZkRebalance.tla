@@ -211,7 +211,8 @@ Spec == Init /\ [][Next]_vars
 
 View == [members : SUBSET Consumers, partitions : SUBSET Partitions]
 Consumer == [phase : {"down", "out", "reading", "releasing", "claiming", "idle", "failed", "gone"}, changed : BOOLEAN,
-             view : View, todo : SUBSET Partitions, fetching : SUBSET Partitions, retries : Nat]
+             view : View, todo : SUBSET Partitions, fetching : SUBSET Partitions,
+             retries : IF Patience = None THEN {0} ELSE 0 .. Patience]
 
 TypeOK ==
     /\ ids \subseteq Consumers
@@ -252,9 +253,10 @@ NextPhases == [down |-> {"reading"}, out |-> {"reading"}, reading |-> {"releasin
                claiming |-> {"idle", "reading", "failed"}, idle |-> {"reading"}, failed |-> {"reading"}, gone |-> {}]
 PhasesInOrder ==
     [][\A c \in Consumers :
-          \/ consumer'[c].phase \in {consumer[c].phase, "gone"}
-          \/ session[c] = "expired" /\ consumer'[c].phase = "out"
-          \/ session[c] # "expired" /\ consumer'[c].phase \in NextPhases[consumer[c].phase]]_vars
+          /\ \/ consumer'[c].phase \in {consumer[c].phase, "gone"}
+             \/ session[c] = "expired" /\ consumer'[c].phase = "out"
+             \/ session[c] # "expired" /\ consumer'[c].phase \in NextPhases[consumer[c].phase]
+          /\ session[c] = "none" => session'[c] # "expired"]_vars     \* only a session that exists can end
 
 -----------------------------------------------------------------------------
 (* The promises of the protocol: README.md says how each is checked, and within which bounds *)
