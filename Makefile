@@ -60,6 +60,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m highwater.soak.guard_times
 	@$(BIN)/python -m highwater.soak.mutated_traces
 	@$(BIN)/python -m highwater.soak.static_failover apache-kafka:3
+	@$(BIN)/python -m highwater.soak.late_commit
 	@$(BIN)/highwater spec mutate
 	@$(BIN)/highwater spec mutate --proofs
 	@rm -rf results/sweep

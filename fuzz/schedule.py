@@ -17,12 +17,13 @@ from typing import Final
 import msgspec
 
 from highwater.errors import UsageError
+from highwater.fuzz.proxy.faults import parse_fault
 
 Option = int | str
 EVERYTHING: Final = "everything"
 Choices = tuple[Option, ...]  # the first is the default; one number alone is a default of any size from 0 on
 
-ROLE: Final = re.compile(r"(leader|followers)\([^,()]+,\d+\)|coordinator\([^()]+\)|controller|all")
+ROLE: Final = re.compile(r"(leader|followers)\([^,()]+,\d+\)|coordinator\([^()]+\)|controller|all|clients")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class Kind:
 # `of`: the other end of the links that a fault breaks; an id, or `others`: everybody else, `brokers`, `clients`.
 # `what`: the connection of these messages alone, such as `FetchRequest`: each kind then has one of its own.
 LINK: Final[dict[str, Choices]] = {"direction": ("both", "out", "in"), "of": ("others",), "what": (EVERYTHING,)}
+
+MESSAGE: Final = "message"
+CLIENTS: Final = "clients"
 
 KINDS: Final = {
     "kill": Kind(
@@ -66,12 +70,17 @@ KINDS: Final = {
         "the controller's claim at the metadata store is deleted, as an operator may; its session goes on", lasts=False
     ),
     "stall": Kind("a client does not poll, but its heartbeats go on"),
+    MESSAGE: Kind(
+        "single messages of the clients are lost, late, repeated or answered with an error: `line` says which, as in "
+        "`highwater proxy --list`",
+        options={"line": ("any: delay 100 ms 1 %",)},
+    ),
 }
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """`nodes`: broker ids (`"2"`), `"store"`, names of clients, or roles: `leader(topic,0)`, `followers(topic,0)`,
-    `coordinator(group)`, `controller`, `all` (brokers)."""
+    `coordinator(group)`, `controller`, `all` (brokers), `clients` (of `message`)."""
 
     at_ms: int
     kind: str
@@ -152,6 +161,12 @@ def _check_fault(fault: Fault, duration_ms: int, nodes: Collection[str] | None) 
             raise UsageError(f"unknown node {node!r}", hint=f"known: {', '.join(nodes)}, or a role such as leader(t,0)")
     for name, given in fault.options.items():
         _check_option(fault.kind, kind, name, given)
+    if fault.kind == MESSAGE:
+        parse_fault(str(fault.option("line")))
+    if (fault.kind == MESSAGE) != (CLIENTS in fault.nodes):
+        raise UsageError(
+            f"{fault.kind} at {' '.join(fault.nodes)}", hint=f"{MESSAGE}, and nothing else, is at `{CLIENTS}`"
+        )
 
 
 def _check_option(fault: str, kind: Kind, name: str, given: Option) -> None:

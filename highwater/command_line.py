@@ -64,6 +64,10 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
             "Record a history through a proxy before a cluster.",
         ),
         Command(
+            "proxy", "highwater.fuzz.proxy.command_line:proxy_command",
+            "Inject errors, delays and losses by API between an application and its brokers.",
+        ),
+        Command(
             "chaos", "highwater.commands.chaos:chaos_command",
             "Inject faults into a cluster of processes, then audit the history.",
         ),

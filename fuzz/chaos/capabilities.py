@@ -7,7 +7,7 @@ from highwater.errors import UsageError
 from highwater.faketime import missing_for_clocks
 from highwater.fuzz.chaos.cluster import ChaosCluster
 from highwater.fuzz.chaos.disk.mount import missing_for_disk
-from highwater.fuzz.schedule import EVERYTHING, KINDS, Fault, Schedule
+from highwater.fuzz.schedule import EVERYTHING, KINDS, MESSAGE, Fault, Schedule
 
 PROCESSES: Final = "processes that this command can start and stop"
 PROXY: Final = "a proxy before every node, which only reference and apache-kafka have"
@@ -23,8 +23,9 @@ NEEDS: Final[Mapping[str, str]] = {
     "expire": f"a metadata store behind {PROXY}, or processes that can be paused",
     "depose": "a metadata store that the fault can write to, which only the simulator has",
     "stall": "a client of the workload",
+    MESSAGE: "clients that connect through a proxy, which chaos starts",
 }
-CLIENT_FAULTS: Final = frozenset({"stall"})
+CLIENT_FAULTS: Final = frozenset({"stall", MESSAGE})
 DISK_FAULTS: Final = frozenset({"slow_flush", "fail_flush", "full_disk"})
 LAUNCHED_TARGETS: Final = "the target reference or apache-kafka"
 

@@ -1,8 +1,8 @@
 """Runs one chaos test: launches a cluster, puts it under load, injects a schedule and writes the history."""
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from highwater.fuzz.chaos.races import draw_races, race_settings
 from highwater.fuzz.chaos.settings import schedule_load
 from highwater.fuzz.chaos.workload.run import UserClients, Workload
 from highwater.fuzz.chaos.workload.topic import Load, consumer_names
-from highwater.fuzz.schedule import Option, Schedule, check, write_schedule
+from highwater.fuzz.proxy.run import FaultProxy
+from highwater.fuzz.schedule import MESSAGE, Option, Schedule, check, write_schedule
 
 WORKLOADS = {
     "send": ("confluent_producers", "kafka_python_producers"),
@@ -29,8 +30,9 @@ WORKLOADS = {
 """The fields of `Load` that belong to each workload, by its name; they are zero if it is not requested."""
 NO_WORKLOAD = "none"
 SCHEDULE = "schedule.json"
-NEVER_DRAWN = frozenset({"rot"})
-"""Kinds of fault that no drawn schedule has: two of them may lose data even on a correct Kafka."""
+MESSAGES = "messages.txt"
+NEVER_DRAWN = frozenset({"rot", MESSAGE})
+"""Kinds of fault that no drawn schedule has: some of them may break promises even on a correct Kafka."""
 
 
 def requested_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> Load:
@@ -77,12 +79,28 @@ def chaos(
         check(schedule, [*cluster.nodes, *consumer_names(load)], where=target)
         reject_unsupported(schedule, cluster, target)
         write_schedule(folder / SCHEDULE, schedule)
-        with user_clients(cluster.bootstrap) as running_clients:
-            workload = Workload(
-                cluster.bootstrap, cluster.addresses, cluster.faults, load, cluster.revive, target, say, running_clients
-            )  # fmt: skip
-            say(f"{schedule.duration_ms / 1000:g} s of load, {len(schedule.faults)} faults")
-            return workload.run(folder, schedule, stop)
+        with _proxied(cluster.bootstrap, schedule, folder) as proxy:
+            bootstrap = proxy.bootstrap if proxy is not None else cluster.bootstrap
+            with user_clients(bootstrap) as running_clients:
+                workload = Workload(
+                    bootstrap, cluster.addresses, cluster.faults, load, cluster.revive, target, say, running_clients,
+                    proxy,
+                )  # fmt: skip
+                say(f"{schedule.duration_ms / 1000:g} s of load, {len(schedule.faults)} faults")
+                return workload.run(folder, schedule, stop)
+
+
+@contextmanager
+def _proxied(bootstrap: str, schedule: Schedule, folder: Path) -> Iterator[FaultProxy | None]:
+    """Open a proxy for the clients if the schedule has faults of their messages; write what each of them did."""
+    if all(fault.kind != MESSAGE for fault in schedule.faults):
+        yield None
+        return
+    with FaultProxy(bootstrap, seed=schedule.seed) as proxy:
+        try:
+            yield proxy
+        finally:
+            (folder / MESSAGES).write_text("".join(f"{line}\n" for line in proxy.table()))
 
 
 def _draw(

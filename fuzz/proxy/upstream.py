@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.errors import UsageError
-from highwater.reports.recorder.addresses import Address
+from highwater.fuzz.proxy.addresses import Address
 
 CONNECT_S: Final = 10.0
 

@@ -52,7 +52,7 @@ def schedule_of(kind: str, *nodes: str, at_ms: int = 1, **options: Option) -> Sc
 
 
 def test_drawn_schedules_are_valid_and_depend_only_on_the_seed() -> None:
-    kinds = [kind for kind in KINDS if kind not in {"rot", "clock"}]
+    kinds = [kind for kind in KINDS if kind not in {"rot", "clock", "message"}]
     kinds_drawn: set[str] = set()
     for seed in range(200):
         drawn = draw_schedule(seed, 60, kinds, NODES, CLIENTS, draw_settings(seed, 3))
@@ -107,7 +107,7 @@ def test_an_invalid_schedule_is_rejected_before_the_target_starts(
 
 
 def test_an_unsupported_fault_is_rejected_with_what_it_needs() -> None:
-    assert list(supported(CLUSTER)) == ["kill", "bounce", "pause", "stall"]
+    assert list(supported(CLUSTER)) == ["kill", "bounce", "pause", "stall", "message"]
     for kind in set(KINDS) - set(supported(CLUSTER)):
         with pytest.raises(UsageError, match=f"{kind} is unsupported: it needs ") as rejected:
             reject_unsupported(schedule_of(kind, "1"), CLUSTER, "here")

@@ -7,7 +7,17 @@ import msgspec
 import pytest
 
 from highwater.errors import UsageError
-from highwater.fuzz.schedule import KINDS, Fault, Schedule, check, read_schedule, shrink, write_schedule
+from highwater.fuzz.schedule import (
+    CLIENTS,
+    KINDS,
+    MESSAGE,
+    Fault,
+    Schedule,
+    check,
+    read_schedule,
+    shrink,
+    write_schedule,
+)
 
 KILL = Fault(at_ms=100, for_ms=50, kind="kill", nodes=("2",), options={"lose": "unflushed"})
 
@@ -54,7 +64,8 @@ def test_a_file_that_is_no_schedule_is_rejected_with_its_path(tmp_path: Path, te
 def test_the_default_of_every_option_is_a_valid_value() -> None:
     for name, kind in KINDS.items():
         defaults = {key: values[0] for key, values in kind.options.items()}
-        fault = Fault(at_ms=0, kind=name, nodes=("1",), options=defaults)
+        nodes = (CLIENTS if name == MESSAGE else "1",)
+        fault = Fault(at_ms=0, kind=name, nodes=nodes, options=defaults)
         check(Schedule(duration_ms=1, faults=(fault,)))
         assert all(fault.option(key) == default for key, default in defaults.items())
 

@@ -108,7 +108,7 @@ def _one(
     from rich.console import Console
 
     from highwater.errors import Verdict, worst
-    from highwater.fuzz.chaos.run import SCHEDULE, chaos
+    from highwater.fuzz.chaos.run import MESSAGES, SCHEDULE, chaos
     from highwater.reports.audit import audit
     from highwater.reports.command_line import show
     from highwater.reports.recorder.clients import FOLDER
@@ -141,6 +141,8 @@ def _one(
     page = report(folder)
     again += f" --clients {shlex.quote(clients)}" if clients else ""
     again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")
+    if not quiet and (folder / MESSAGES).exists():
+        typer.echo(f"faults of messages:\n{(folder / MESSAGES).read_text()}", nl=False)
     if not quiet:
         typer.echo(f"again: {again}\npage:  {page}" + (f"\ntrace: highwater spec trace {traces}" if trace else ""))
     return {

@@ -13,10 +13,10 @@ TLS with a host that speaks Kafka: other protocols may be in the same capture.
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from highwater.fuzz.proxy.addresses import Address
 from highwater.reference.wire.errors import DecodeError, FrameSizeError
 from highwater.reference.wire.framing import FrameReader, decode_request, decode_request_header
 from highwater.reference.wire.registry import APIS
-from highwater.reports.recorder.addresses import Address
 from highwater.reports.recorder.decoder import FRAME_LIMIT, FrameDecoder
 from highwater.reports.recorder.exchanges import Cluster, Link
 from highwater.reports.recorder.observer import Observer

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.errors import UsageError
+from highwater.fuzz.proxy.addresses import Address
+from highwater.fuzz.proxy.upstream import Upstream
 from highwater.processes import Guardian
-from highwater.reports.recorder.addresses import Address
 from highwater.reports.recorder.run import Endpoints, record, start_recording
-from highwater.reports.recorder.upstream import Upstream
 
 FOLDER: Final = "clients"
 HISTORY: Final = "history.ndjson"
@@ -94,6 +94,14 @@ class UserClients:
         """Record a nemesis event. Phases are skipped: they describe the load of this tool."""
         if f != "phase":
             self._loop.call_soon_threadsafe(self._recording.nemesis, f, value, node)
+
+    def wait(self) -> None:
+        """Wait until the command ends by itself. Raises UsageError if it does not in time."""
+        if self._process is not None:
+            try:
+                self._process.wait(FINISH_S)
+            except subprocess.TimeoutExpired as error:
+                raise UsageError("your clients did not end", where=self._command, hint="see their output") from error
 
     def finish(self) -> None:
         """Send SIGTERM and wait for the command. Raises UsageError if it does not end in time."""

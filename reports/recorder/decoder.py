@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from highwater.fuzz.proxy.addresses import ENTRIES
 from highwater.reference.wire.codec import decode
 from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.framing import decode_request_header, decode_response_header, response_header_version
 from highwater.reference.wire.registry import Api, api_of_key
-from highwater.reports.recorder.addresses import ENTRIES
 from highwater.reports.recorder.exchanges import Finish, Link
 from highwater.reports.recorder.observer import Observer
 

@@ -5,10 +5,15 @@ import contextlib
 import ssl
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
-from highwater.errors import UsageError
+from highwater.fuzz.proxy.addresses import Address
+from highwater.fuzz.proxy.faults import MessageFault
+from highwater.fuzz.proxy.matching import Faults
+from highwater.fuzz.proxy.proxy import Proxy
+from highwater.fuzz.proxy.run import open_proxy
+from highwater.fuzz.proxy.upstream import Upstream
 from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.framing import decode_response, encode_request
 from highwater.reference.wire.messages.configs import (
@@ -16,11 +21,10 @@ from highwater.reference.wire.messages.configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from highwater.reports.recorder.addresses import Address
-from highwater.reports.recorder.exchanges import Cluster
-from highwater.reports.recorder.proxy import Proxy
+from highwater.reports.recorder.decoder import FrameDecoder
+from highwater.reports.recorder.exchanges import Cluster, Link
+from highwater.reports.recorder.observer import Observer
 from highwater.reports.recorder.recording import Recording
-from highwater.reports.recorder.upstream import Upstream
 from highwater.signals import TERMINATION_SIGNALS
 from highwater.spec.formats.history import Config
 
@@ -84,25 +88,37 @@ TRIES: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The listening address, the upstream brokers, TLS for clients, and the groups to record."""
+    """The listening address, the upstream brokers, TLS for clients, the groups to record, and the faults to inject."""
 
     listen: Address
     upstream: Upstream
     tls: ssl.SSLContext | None = None
     groups: Collection[str] = ()
+    faults: Faults = field(default_factory=Faults)
 
 
 async def record(
     endpoints: Endpoints, recording: Recording, ended: asyncio.Event, listening: Callable[[Address], object]
 ) -> None:
     """Forward and record until `ended` is set. Raises UsageError if the port cannot be opened."""
-    cluster = Cluster(recording, endpoints.groups)
-    proxy = Proxy(cluster, endpoints.listen[0], endpoints.tls)
-    try:
-        address = await proxy.listen(endpoints.upstream, endpoints.listen[1])
-    except OSError as error:
-        what = f"cannot listen on {endpoints.listen[0]}:{endpoints.listen[1]} ({error.strerror})"
-        raise UsageError(what, where="--listen", hint="choose a port that is free, or 0") from error
+    cluster, observer = Cluster(recording, endpoints.groups), Observer()
+    tell = endpoints.faults.on_strike
+
+    def on_strike(fault: MessageFault, subject: str) -> None:
+        recording.nemesis("message", value=f"{subject}: {fault}")
+        if tell is not None:
+            tell(fault, subject)
+
+    endpoints.faults.on_strike = on_strike
+    proxy = Proxy(
+        endpoints.listen[0],
+        endpoints.tls,
+        faults=endpoints.faults,
+        tap=lambda address: FrameDecoder(Link(cluster, address), observer),
+        note=lambda text: recording.nemesis("message", value=text),
+    )
+    cluster.lives = proxy.broker_closed
+    address = await open_proxy(proxy, endpoints.upstream, endpoints.listen)
     listening(address)
     attempts: dict[str, int] = {}
     while not ended.is_set():

@@ -17,7 +17,8 @@ from highwater.fuzz.chaos.workload.raw_client import RawClient, RawError
 from highwater.fuzz.chaos.workload.readers import ConfluentConsumer, RawReader
 from highwater.fuzz.chaos.workload.recorder import Recorder
 from highwater.fuzz.chaos.workload.topic import TOPIC, TRANSACTIONS_TOPIC, Load, await_isr, create_topic
-from highwater.fuzz.schedule import Fault, Schedule
+from highwater.fuzz.proxy.run import FaultProxy
+from highwater.fuzz.schedule import CLIENTS, MESSAGE, Fault, Schedule
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
 from highwater.reference.wire.registry import api_of
 from highwater.spec.formats.history import Config
@@ -40,7 +41,10 @@ class UserClients(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A cluster under load: its addresses, its faults, the load, and `say`, which receives progress messages."""
+    """A cluster under load: its addresses, its faults, the load, and `say`, which receives progress messages.
+
+    `proxy` is the one behind `bootstrap`, if clients connect through one that injects faults into their messages.
+    """
 
     bootstrap: str
     addresses: Mapping[int, str]
@@ -50,6 +54,7 @@ class Workload:
     source: str = "reference"
     say: Callable[[str], None] = lambda line: None
     user_clients: UserClients | None = None
+    proxy: FaultProxy | None = None
 
     def run(self, folder: Path, schedule: Schedule, stop: threading.Event | None = None) -> Path:
         """Run the schedule and return the path of the history, which consists of whole lines at any moment.
@@ -83,7 +88,15 @@ class Workload:
             consumers[name].stalled.set()
             return consumers[name].stalled.clear
 
-        nemesis = Nemesis(self.addresses, recorder, {**self.faults, "stall": stall}, {STORE, *consumers})
+        def strike_messages(fault: Fault, name: str) -> Callable[[], None]:
+            assert self.proxy is not None, "a schedule with faults of messages has a proxy"
+            armed = self.proxy.add(str(fault.option("line")))
+            return lambda: self.proxy.remove(armed)  # type: ignore[union-attr]
+
+        if self.proxy is not None:
+            self.proxy.listener = lambda strike: recorder.nemesis("struck", value=strike)
+        faults = {**self.faults, "stall": stall, MESSAGE: strike_messages}
+        nemesis = Nemesis(self.addresses, recorder, faults, {STORE, CLIENTS, *consumers})
         if self.user_clients is not None:
             recorder.listeners.append(self.user_clients.record_fault)
         recorder.nemesis("phase", "load")

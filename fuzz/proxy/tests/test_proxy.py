@@ -1,15 +1,12 @@
 """The proxy ends all connections when it is closed, in whatever state it finds them."""
 
 import asyncio
-import io
 
 import pytest
 
-from highwater.reports.recorder.addresses import Address
-from highwater.reports.recorder.exchanges import Cluster
-from highwater.reports.recorder.proxy import Proxy
-from highwater.reports.recorder.recording import Recording
-from highwater.reports.recorder.upstream import Upstream
+from highwater.fuzz.proxy.addresses import Address
+from highwater.fuzz.proxy.proxy import Proxy
+from highwater.fuzz.proxy.upstream import Upstream
 
 WAIT_S = 30
 
@@ -32,7 +29,7 @@ async def _closed_after(turns: int, leaves: bool) -> None:
         lambda *streams: ended.append(asyncio.ensure_future(_rest(*streams))), "127.0.0.1", 0
     )
     address: Address = broker.sockets[0].getsockname()
-    proxy = Proxy(Cluster(Recording(io.BytesIO(), 0)), "127.0.0.1")
+    proxy = Proxy("127.0.0.1")
     reader, writer = await asyncio.open_connection(*await proxy.listen(Upstream((address,))))
     if leaves:
         writer.transport.abort()

@@ -14,15 +14,15 @@ import pytest
 
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.errors import UsageError, Verdict
+from highwater.fuzz.proxy.upstream import Upstream
 from highwater.reports.audit import audit
 from highwater.reports.importers.formats import open_history
-from highwater.reports.recorder import proxy
+from highwater.reports.recorder import run
 from highwater.reports.recorder.decoder import FrameDecoder, Reply
 from highwater.reports.recorder.exchanges import Finish
 from highwater.reports.recorder.run import Endpoints, record, start_recording
 from highwater.reports.recorder.tests.captures import Flow, Wire
 from highwater.reports.recorder.tests.test_clients import with_confluent
-from highwater.reports.recorder.upstream import Upstream
 from highwater.spec.formats.history import Event
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
@@ -91,7 +91,7 @@ class Traffic:
 def traffic(tmp_path_factory: pytest.TempPathFactory) -> Traffic:
     found = Traffic(tmp_path_factory.mktemp("capture"))
     with pytest.MonkeyPatch.context() as patch, ReferenceCluster(2) as cluster:
-        patch.setattr(proxy, "FrameDecoder", found.decoder)
+        patch.setattr(run, "FrameDecoder", found.decoder)
         found.record(cluster.bootstrap)
     return found
 

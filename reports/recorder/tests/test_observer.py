@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from highwater.fuzz.proxy.addresses import addresses, rewrite_addresses
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -51,7 +52,6 @@ from highwater.reference.wire.records import build_batch, stamp
 from highwater.reports.audit import audit
 from highwater.reports.importers.native import read
 from highwater.reports.importers.quarantine import Quarantine
-from highwater.reports.recorder.addresses import addresses, rewrite_addresses
 from highwater.reports.recorder.exchanges import Cluster, Link
 from highwater.reports.recorder.observer import Observer
 from highwater.reports.recorder.recording import HEADER_BYTES, Recording

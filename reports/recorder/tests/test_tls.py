@@ -13,8 +13,8 @@ import pytest
 
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.errors import UsageError
+from highwater.fuzz.proxy.upstream import tls_for_clients, tls_to_brokers
 from highwater.reports.audit import audit
-from highwater.reports.recorder.upstream import tls_for_clients, tls_to_brokers
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 RECORDS = 20

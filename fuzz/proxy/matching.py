@@ -1,0 +1,137 @@
+"""Decides which message a fault strikes, and counts what each line matched."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from highwater.fuzz.proxy.faults import MessageFault, Side
+from highwater.fuzz.proxy.items import Item, TopicNames, items, text_of
+
+GROUPS = ("group_id", "group_ids", "groups", "groups_names")
+TRANSACTIONS = ("transactional_id", "transactional_ids", "v3_and_below_transactional_id")
+COORDINATOR_KEYS = ("key", "coordinator_keys")
+COORDINATED = {0: "group", 1: "transaction"}
+"""What the key of FindCoordinator is, by its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A message that may be struck. `body` decodes the request; `response` is the decoded response, if it is one."""
+
+    api: str
+    version: int
+    side: Side
+    client: str
+    body: Callable[[], Any | None]
+    response: Any | None = None
+
+    def __str__(self) -> str:
+        return f"{self.api} version {self.version} {self.side} of client {self.client or 'without a name'}"
+
+
+@dataclass(slots=True)
+class Armed:
+    """A line, the number of messages that it matched, and how many of them it struck."""
+
+    fault: MessageFault
+    draw: random.Random
+    matched: int = 0
+    struck: int = 0
+
+    def strikes(self) -> bool:
+        """Count a matching message, and return whether it is one of those that the line is about."""
+        fault = self.fault
+        self.matched += 1
+        due = (
+            (not fault.times or self.struck < fault.times)
+            and (not fault.nth or self.matched == fault.nth)
+            and (not fault.every or self.matched % fault.every == 0)
+            and (fault.percent == 100 or self.draw.random() * 100 < fault.percent)
+        )
+        self.struck += due
+        return due
+
+
+@dataclass(slots=True)
+class Faults:
+    """The lines of a proxy, in their order; the first one that strikes a message is the only one.
+
+    `topics` holds the names of topics by their ids, as responses to Metadata state them.
+    """
+
+    seed: int = 0
+    lines: list[Armed] = field(default_factory=list)
+    removed: list[Armed] = field(default_factory=list)
+    topics: dict[bytes, str] = field(default_factory=dict)
+    seen: Counter[str] = field(default_factory=Counter)
+    on_strike: Callable[[MessageFault, str], None] | None = None
+
+    def add(self, fault: MessageFault) -> Armed:
+        number = len(self.lines) + len(self.removed)
+        armed = Armed(fault, random.Random(f"{self.seed} {number} {fault.line}"))
+        self.lines.append(armed)
+        return armed
+
+    def remove(self, armed: Armed) -> None:
+        self.lines.remove(armed)
+        self.removed.append(armed)
+
+    def concerning(self, api: str, version: int, side: Side) -> Sequence[Armed]:
+        """Return the lines that are about such messages, whatever their bodies."""
+        return [armed for armed in self.lines if armed.fault.concerns(api, version, side)]
+
+    def strike(self, subject: Subject) -> MessageFault | None:
+        """Return the fault of this message, if any. Each line counts the messages that it matches before it strikes."""
+        for armed in self.concerning(subject.api, subject.version, subject.side):
+            if matches(armed.fault, subject, self.topics) and armed.strikes():
+                if self.on_strike is not None:
+                    self.on_strike(armed.fault, str(subject))
+                return armed.fault
+        return None
+
+
+def matches(fault: MessageFault, subject: Subject, topics: TopicNames) -> bool:
+    """Return whether a message passes the filters of a line; if it cannot be decoded, none about its body."""
+    if not fault.admits("client", subject.client):
+        return False
+    if not any(name != "client" for name, _ in fault.filters):
+        return True
+    request = subject.body()
+    if request is None:
+        return False
+    bodies = [request] if subject.response is None else [request, subject.response]
+    return (
+        _names_item(fault, bodies, topics)
+        and _names(fault, "group", request, GROUPS)
+        and _names(fault, "transaction", request, TRANSACTIONS)
+    )
+
+
+def concerned(fault: MessageFault) -> Callable[[Item], bool] | None:
+    """Return which partitions a line is about; None if it is about all of them."""
+    if fault.filter("topic") is None and fault.filter("partition") is None:
+        return None
+    return lambda item: _admits_item(fault, item)
+
+
+def _admits_item(fault: MessageFault, item: Item) -> bool:
+    topic, partition = item
+    whole_topic = partition is None and fault.filter("partition") is None
+    return fault.admits("topic", topic) and (whole_topic or fault.admits("partition", str(partition)))
+
+
+def _names_item(fault: MessageFault, bodies: Sequence[Any], topics: TopicNames) -> bool:
+    if concerned(fault) is None:
+        return True
+    return any(_admits_item(fault, item) for body in bodies for item in items(body, topics))
+
+
+def _names(fault: MessageFault, name: str, request: Any, fields: tuple[str, ...]) -> bool:
+    if fault.filter(name) is None:
+        return True
+    found = text_of(request, fields)
+    if COORDINATED.get(getattr(request, "key_type", -1)) == name:
+        found |= text_of(request, COORDINATOR_KEYS)
+    return any(fault.admits(name, each) for each in found)
