@@ -398,6 +398,8 @@ TypeOK ==
                                                        isr : SUBSET Brokers, elr : SUBSET Brokers]
     /\ {fenced, up, unclean} \subseteq SUBSET Brokers
     /\ brokerEpoch \in [Brokers -> Nat] /\ view \in [Brokers -> 0 .. PartitionEpoch]
+    /\ \A b \in Brokers : IF b \in up THEN view[b] > 0 ELSE view[b] = 0 /\ leading[b] = NotLeading
+    /\ \A b \in Brokers : leading[b].proposed # NoProposal => leading[b].epochStart # Unknown
     /\ log \in [Brokers -> Seq(Nat)] /\ highWatermark \in [Brokers -> Nat]
     /\ \A l \in Brokers :
           /\ DOMAIN leading[l].proposed \subseteq Brokers
