@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from highwater.fuzz.schedule import EVERYTHING, ROLE, Fault, Schedule, check
+from highwater.fuzz.schedule import CLIENTS, EVERYTHING, MESSAGE, ROLE, Fault, Schedule, check
 from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.invariants.all import Invariants
+from highwater.fuzz.simulator.message_faults import MessageFaults
 from highwater.reference.broker import Broker
 from highwater.reference.clients.application import Application
 from highwater.reference.controller.cluster import CONTROLLER
@@ -38,6 +39,7 @@ class Injector:
     def __init__(self, cluster: SimulatedCluster, invariants: Invariants) -> None:
         self._cluster, self._invariants, self._situations = cluster, invariants, invariants.situations
         self._world = cluster.world
+        self._messages = MessageFaults(cluster.world.network, seed=0)
         self._undo: dict[int, list[Undo]] = {}
         self._lost_tail, self._rotten = invariants.unclean, invariants.unreadable
         self._failing_disk: set[int] = set()
@@ -64,6 +66,7 @@ class Injector:
             "expire": self._expire,
             "depose": self._depose,
             "stall": self._stall,
+            MESSAGE: lambda fault, node: self._messages.add(str(fault.option("line"))),
         }
 
     # -- a schedule --------------------------------------------------------------------------------
@@ -124,6 +127,9 @@ class Injector:
 
     def _role(self, node: str) -> Iterator[str]:
         cluster = self._cluster
+        if node == CLIENTS:
+            yield node
+            return
         if ROLE.fullmatch(node) and node != "all" and not self._world.is_up(STORE):
             return
         if node == "all":

@@ -78,6 +78,7 @@ class Network:
         self.spread_ms, self.loss_per_mille, self._reorder = spread_ms, loss_per_mille, reorder
         self.through_the_wire: Callable[[Message], Message] | None = None
         self.overhear: Callable[[str, str, Message], None] | None = None
+        self.strike: Callable[[Link, Request], bool] | None = None  # returns whether the request is not to be sent
         self.held: dict[Link, deque[Message]] = {}
         self._pipes: dict[tuple[Link, str], Pipe] = {}  # by link, and with `reorder` by kind of message
         self._link_pipes: dict[Link, list[Pipe]] = {}
@@ -112,6 +113,8 @@ class Network:
             message = self.through_the_wire(message)
         if self.held and link in self.held:
             self.held[link].append(message)
+            return
+        if self.strike is not None and isinstance(message, Request) and self.strike(link, message):
             return
         faults = self._faults_of(link, message) if self._faults else None
         if faults is not None and faults.cut:
@@ -151,11 +154,13 @@ class Network:
     def _copy(self, link: Link, message: Message, pipe: Pipe, per_mille: int) -> None:
         """Deliver a second copy of a request, late, as after a retry over a new connection.
 
-        The copy is dropped if its sender or receiver has restarted. Store requests are never duplicated, because the
-        store client does not retry.
+        Store requests are never duplicated, because the store client does not retry.
         """
-        if not isinstance(message, Request) or pipe.copies.draw(2 * pipe.sent, 1000) >= per_mille:
-            return
+        if isinstance(message, Request) and pipe.copies.draw(2 * pipe.sent, 1000) < per_mille:
+            self.deliver_later(link, message, pipe.copies.draw(2 * pipe.sent + 1, LATE_MS))
+
+    def deliver_later(self, link: Link, message: Message, late_ms: int) -> None:
+        """Deliver a request outside of its connection; it is dropped if its sender or receiver has restarted."""
         source, target = link
         lives = self._hosts.life(source), self._hosts.life(target)
 
@@ -164,7 +169,7 @@ class Network:
             if same and self._hosts.is_up(source) and self._hosts.is_up(target):
                 self._hosts.hand_over(source, target, message)
 
-        self._hosts.at(self._hosts.now_ms + MIN_DELAY_MS + pipe.copies.draw(2 * pipe.sent + 1, LATE_MS), arrive)
+        self._hosts.at(self._hosts.now_ms + MIN_DELAY_MS + late_ms, arrive)
 
     def disconnect(self, first: str, second: str) -> None:
         """Close the connections between two hosts, drop all messages on them, and notify the hosts that are not cut."""
