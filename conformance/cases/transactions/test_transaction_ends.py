@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import pytest
@@ -264,8 +265,9 @@ def test_an_end_that_is_repeated_is_answered_alike(topic: Topic, new_producer: T
 def test_adding_partitions_does_not_prolong_a_transaction(cluster: Cluster, topic: Topic) -> None:
     scan_s = cluster.setting("transaction_abort_timed_out_transaction_cleanup_interval_ms") / 1000
     producer = Transactional.initialize(cluster, timeout_ms=1_500)
-    others = [cluster.create_topic(partitions=3) for _ in range(4)]
-    parts = [replace(other, partition=index) for other in others for index in range(3)]
+    patience_s, pause_s = 10.0 + 2 * scan_s, 0.4
+    other = cluster.create_topic(partitions=ceil(patience_s / pause_s))
+    parts = [replace(other, partition=index) for index in range(ceil(patience_s / pause_s))]
     producer.begin(topic)
     producer.write(topic, 0)
     leader = cluster.leader(topic)
@@ -273,10 +275,8 @@ def test_adding_partitions_does_not_prolong_a_transaction(cluster: Cluster, topi
     def is_aborted() -> bool:
         if parts:
             producer.add(parts.pop())
-        else:
-            return fetch_committed(leader, topic).last_stable_offset == 2
-        time.sleep(0.4)
+            time.sleep(pause_s)
         return fetch_committed(leader, topic).last_stable_offset == 2
 
-    cluster.eventually("the abort", is_aborted, 10.0 + 2 * scan_s)
+    cluster.eventually("the abort", is_aborted, patience_s)
     expect("partitions that were not added before the abort", True, bool(parts))
