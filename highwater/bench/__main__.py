@@ -238,6 +238,13 @@ def failover() -> str:
     return _printed(measure())
 
 
+def proxy() -> str:
+    """Produce directly and through the proxy for faults of messages, in turn."""
+    from highwater.bench.proxied import measure
+
+    return _printed(measure())
+
+
 def _printed(lines: Iterable[str]) -> str:
     """Print the lines as they come, since all of them take minutes; return what is to be printed after them."""
     for line in lines:
@@ -327,6 +334,7 @@ BENCHES: dict[str, Callable[[], str]] = {
     "partitions": many_partitions,
     "kafka": against_kafka,
     "failover": failover,
+    "proxy": proxy,
 }
 
 
