@@ -133,7 +133,7 @@ def _sources(source: Any, name: str, inner: Layout, topic: str = "") -> Iterator
 
 
 def _describes(entry: Any, inner: Layout) -> bool:
-    """Return whether an entry of a request has what tells the response's entries apart."""
+    """Return whether an entry of a request has what distinguishes the response's entries."""
     if partition_field(inner.struct) and not partition_field(type(entry)):
         return False
     present = {field.name for field in _present(inner)}

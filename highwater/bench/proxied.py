@@ -19,7 +19,7 @@ ROUNDS: Final = 5
 RECORDS: Final = 100_000
 RECORD_BYTES: Final = 1_000
 BATCHES: Final = (16_384, 1_000_000)
-LINES: Final = ("EndTxn transaction=nobody: drop", "Heartbeat group=nobody: close")
+LINES: Final = ("EndTxn transaction=none: drop", "Heartbeat group=none: close")
 
 
 @contextmanager

@@ -154,7 +154,7 @@ def test_the_connection_ends(proxy: FaultProxy, client: Client, side: str) -> No
 
 
 def test_a_duplicate_arrives_twice_and_has_one_reply(proxy: FaultProxy, client: Client) -> None:
-    """The second time the topic exists, and nobody hears of that."""
+    """The second time the topic exists, and the client gets one response."""
     proxy.add("CreateTopics: duplicate")
     seen = proxy.add("CreateTopics response: delay 0 ms")
     creation = new_topic("twice")
