@@ -14,6 +14,9 @@ def proxy_command(
     listen: Annotated[
         str, typer.Option(help="HOST:PORT for clients to use as bootstrap server; port 0 picks a free one.")
     ] = "127.0.0.1:19092",
+    advertise: Annotated[
+        str, typer.Option(help="Host name that clients get in responses, for clients on other machines.")
+    ] = "",
     fault: Annotated[
         list[str] | None, typer.Option(help="A line such as 'EndTxn: delay 800 ms once'; may be repeated.")
     ] = None,
@@ -58,7 +61,7 @@ def proxy_command(
     armed = armed_faults(lines, seed, lambda struck, subject: typer.echo(strike_line(struck, subject)))
     cluster = Upstream(tuple(parse_address(each) for each in upstream.split(",")), tls_to_brokers(tls_ca, tls_cert))
     here = parse_address(listen, "--listen")
-    proxy = Proxy(here[0], tls_for_clients(listen_cert), faults=armed, note=typer.echo)
+    proxy = Proxy(here[0], tls_for_clients(listen_cert), faults=armed, note=typer.echo, advertised=advertise)
 
     def listening(address: "Address") -> None:
         typer.echo(f"Connect clients to {address[0]}:{address[1]}; press Ctrl-C to end. Seed {seed}.")

@@ -37,8 +37,11 @@ class Proxy:
         faults: Faults | None = None,
         tap: Callable[[Address], Tap] | None = None,
         note: Callable[[str], None] = lambda text: None,
+        advertised: str = "",
     ) -> None:
         """Create the proxy; `tls` is the server-side context for client connections.
+
+        `advertised` is the host name that clients get in responses, if it is not `host`.
 
         `tap` returns an observer for each connection, `note` receives what became of requests that are delivered late.
         """
@@ -48,6 +51,7 @@ class Proxy:
         self.broker_closed: Counter[Address] = Counter()
         self.failure: Exception | None = None
         self._host, self._tls, self._tap, self._note_late = host, tls, tap, note
+        self._advertised = advertised or host
         self._silenced: dict[str, float] = {}
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
@@ -113,7 +117,7 @@ class Proxy:
         """Return the reply with proxy addresses, opening a port for each new broker."""
         for address in addresses(name, reply):
             if address not in self.ours and len(self.ours) < BROKERS:
-                self.ours[address] = await self.listen(upstream.at(address))
+                self.ours[address] = (self._advertised, (await self.listen(upstream.at(address)))[1])
         return rewrite_addresses(name, reply, lambda address: self.ours.get(address, address))
 
     # What faults need of the proxy as a whole.

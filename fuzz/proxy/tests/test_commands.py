@@ -71,6 +71,18 @@ def test_the_table_says_what_each_line_did(cluster: str, number: signal.Signals)
     assert "     1 of 2 matching messages: FindCoordinator: answer GROUP_AUTHORIZATION_FAILED once" in run.output
 
 
+def test_clients_get_the_host_name_that_is_advertised(cluster: str) -> None:
+    with proxy("--upstream", cluster, "--advertise", "localhost") as run:
+        client = Client(run.address)
+        brokers = client.ask(MetadataRequest(topics=None)).brokers
+        assert {broker.host for broker in brokers} == {"localhost"}
+        client.close()
+        again = Client(f"localhost:{brokers[0].port}")
+        again.ask(PING)
+        again.close()
+    assert run.code == ExitCode.HELD
+
+
 def test_a_fault_that_struck_nothing_is_undecided(cluster: str, tmp_path: Path) -> None:
     file = tmp_path / "faults.txt"
     file.write_text("# what never happens\nHeartbeat: close\n\nMetadata topic=none: close   # nor does this\n")
