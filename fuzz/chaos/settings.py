@@ -64,8 +64,8 @@ def schedule_load(schedule: Schedule, brokers: int) -> Load:
     for name, value in topic.items():
         if not isinstance(value, int) or value < 1:
             raise UsageError(f"{name} is {value!r}", where="node_settings of *", hint="give a number of at least 1")
-    replicas = min(3, brokers)
-    min_isr = max(1, replicas - 1)
+    replicas = topic.get("replicas", min(3, brokers))
+    min_isr = max(1, replicas - 1)  # type: ignore[operator]  # checked above
     load = replace(FULL_LOAD, **{"replicas": replicas, "min_insync_replicas": min_isr, **topic})  # type: ignore[arg-type]
     if load.replicas > brokers:
         raise UsageError(f"{load.replicas} replicas on {brokers} brokers", where="node_settings of *")
@@ -86,7 +86,8 @@ def simulate_schedule(schedule: Schedule, brokers: int, truncation: str) -> Seed
     """
     load = schedule_load(schedule, brokers)
     settings = Settings(
-        brokers=brokers, partitions=load.partitions, min_insync_replicas=load.min_insync_replicas,
+        brokers=brokers, partitions=load.partitions, replication_factor=load.replicas,
+        min_insync_replicas=load.min_insync_replicas,
         assigned=tuple(range(1, load.replicas + 1)), truncation=truncation, guards_off=KIP_966_GUARDS,
         node_settings=simulator_settings(schedule),
     )  # fmt: skip
