@@ -20,13 +20,13 @@ class Segment:
     """Batches from `base_offset` on. `size` is the valid length of the file in bytes."""
 
     __slots__ = (
+        "_first_timestamp",
         "_interval_bytes",
         "_largest_at",
         "_recent_offsets",
         "_recent_positions",
         "_since_entry",
         "base_offset",
-        "first_timestamp",
         "fs",
         "largest_timestamp",
         "offsets",
@@ -45,7 +45,7 @@ class Segment:
         self.times = TimeIndex(fs, f"{stem}.timeindex", base_offset)
         self.transactions_path = f"{stem}.txnindex"
         self.size = fs.size(self.path) if fs.exists(self.path) else 0
-        self.first_timestamp = -1  # of the first batch: the start for rolling by time
+        self._first_timestamp: int | None = None
         self.largest_timestamp = -1
         self._largest_at = base_offset
         self._interval_bytes = index_interval_bytes
@@ -75,7 +75,7 @@ class Segment:
         if len(self._recent_offsets) > 2 * RECENT_BATCHES:
             del self._recent_offsets[:RECENT_BATCHES], self._recent_positions[:RECENT_BATCHES]
         if not position:
-            self.first_timestamp = header.max_timestamp
+            self._first_timestamp = header.max_timestamp
         self._track_timestamp(header)
         if self._since_entry > self._interval_bytes:
             self.offsets.add(header.last_offset, position)
@@ -92,6 +92,18 @@ class Segment:
         self.times.add(self.largest_timestamp, self._largest_at)
 
     # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def first_timestamp(self) -> int:
+        """Return the timestamp of the first batch, from which a segment's age counts; -1 if it is empty or has none.
+
+        A restart after a clean stop does not read the batches, so the first call after it reads this one.
+        """
+        if not self.size:
+            return -1
+        if self._first_timestamp is None:
+            self._first_timestamp = next((header.max_timestamp for _, header in self.headers()), -1)
+        return self._first_timestamp
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Yield (position, header) from a batch boundary up to the last complete batch.
@@ -147,6 +159,7 @@ class Segment:
         found = next(self.headers(position), None)
         self.fs.truncate(self.path, position)
         self.size = position
+        self._first_timestamp = None
         self.offsets.truncate(position)
         if found is not None:
             self.times.truncate(found[1].base_offset)
@@ -190,6 +203,7 @@ class Segment:
         self.offsets.reset()
         self.times.reset()
         self.largest_timestamp, self._largest_at, self._since_entry = -1, self.base_offset, 0
+        self._first_timestamp = None
         self._recent_offsets.clear()
         self._recent_positions.clear()
         self.size, next_offset = 0, self.base_offset

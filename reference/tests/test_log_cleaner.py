@@ -1,12 +1,13 @@
 """Compaction agrees with a dict, and keeps what it must not remove (kafka-0.8-principles; KIP-534; KIP-98)."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.reference.drivers.simulation.disk import SimulatedDisk
-from highwater.reference.storage.cleaner import Cleaning, clean, cleanable_end, dirty_ratio, install
+from highwater.reference.storage.cleaner import Cleaning, clean, cleanable_end, dirty_ratio, install, is_overdue
 from highwater.reference.storage.log import Log, LogConfig
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.log_entries import decode_entry, entries
@@ -173,6 +174,18 @@ def test_recent_and_unflushed_records_are_not_compacted() -> None:
     assert dirty_ratio(log, 0, 4) == 1.0
     assert 0.49 < dirty_ratio(log, 2, 4) < 0.51
     assert dirty_ratio(log, 4, 4) == 0.0
+
+
+def test_the_age_of_a_closed_segment_is_known_after_a_clean_restart() -> None:
+    config = replace(COMPACT, max_compaction_lag_ms=500, index_interval_bytes=4_096)
+    log = Log(SimulatedDisk(), "t-0", config)
+    for number in range(2):
+        append(log, [(b"a", b"%d" % number + b"x" * 380)], timestamp=1_000 + number)
+    log.close()
+    reopened = Log(log.fs, log.folder, config, recovery_point=log.recovery_point)
+    assert not is_overdue(reopened, 0, 1, 1_500)
+    assert is_overdue(reopened, 0, 1, 1_501)
+    assert [segment.first_timestamp for segment in reopened.segments] == [1_000, 1_001]
 
 
 def test_a_cleaned_copy_is_not_left_behind_if_its_segment_changed() -> None:
