@@ -132,7 +132,15 @@ class Topics:
             )
         if topic.name in self._cache.topics:
             raise RefusedRequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name} already exists.")
+        if collision := self._colliding_topic(topic.name):
+            message = f"The topic {topic.name} would have the same metrics as {collision}: '.' and '_' are one there."
+            raise RefusedRequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
         return NewTopic(topic.name, self._topic_id(topic.name), self._assignment(topic), settings)
+
+    def _colliding_topic(self, name: str) -> str:
+        """Return another topic whose name differs only in '.' and '_', or an empty string (Topic.hasCollision)."""
+        unified = name.replace(".", "_")
+        return next((other for other in self._cache.topics if other != name and other.replace(".", "_") == unified), "")
 
     async def _create_all(self, planned: Mapping[str, NewTopic], wait_ms: int) -> dict[str, RefusedRequestError]:
         """Write the topics to the store, all at once, and wait; return those that are not there, with the reason."""
@@ -257,10 +265,13 @@ class Topics:
     async def create_partitions(self, request: Request) -> CreatePartitionsResponse:
         """Add partitions to topics, one topic after the other, and wait until every live broker knows their leaders."""
         body: CreatePartitionsRequest = request.body
+        names = [topic.name for topic in body.topics]
         results = []
         for topic in body.topics:
             error, message = ErrorCode.NONE, None
             try:
+                if names.count(topic.name) > 1:
+                    raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
                 await self._add_partitions(topic, validate_only=body.validate_only, wait_ms=body.timeout_ms)
             except RefusedRequestError as refused:
                 error, message = refused.error, refused.message

@@ -86,7 +86,7 @@ def join_response(group: Group, member: Member) -> JoinGroupResponse:
 
 def refuse_join(error: ErrorCode, member_id: str) -> JoinGroupResponse:
     """Return a JoinGroup response with this error."""
-    return JoinGroupResponse(error_code=error, generation_id=NO_GENERATION, member_id=member_id)
+    return JoinGroupResponse(error_code=error, generation_id=NO_GENERATION, protocol_name=None, member_id=member_id)
 
 
 def sync_response(group: Group, member: Member) -> SyncGroupResponse:

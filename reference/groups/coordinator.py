@@ -54,6 +54,7 @@ MEMBER_ID_REQUIRED_SINCE = 4
 MEMBER_ID_PREFIX_MAX = 255  # characters: a longer prefix could exceed the length limit of a string
 LEAVE_BATCH_SINCE = 3
 SKIP_ASSIGNMENT_SINCE = 9
+NO_PROTOCOL_NAME_SINCE = 7  # before, a response without a protocol has an empty name
 
 
 class GroupCoordinator:
@@ -70,6 +71,12 @@ class GroupCoordinator:
 
     async def join(self, request: Request) -> JoinGroupResponse:
         """Respond to JoinGroup when the join phase of the rebalance ends."""
+        response = await self._join(request)
+        if response.protocol_name is None and request.api_version < NO_PROTOCOL_NAME_SINCE:
+            return replace(response, protocol_name="")
+        return response
+
+    async def _join(self, request: Request) -> JoinGroupResponse:
         body: JoinGroupRequest = request.body
         error = self._store.check(body.group_id)
         config = self._context.config

@@ -31,8 +31,9 @@ class GroupExpiry:
             spawn(self._delete_topic_offsets(group, topic))
 
     async def _delete_topic_offsets(self, group: Group, topic: str) -> None:
-        if keys := [key for key in group.offsets if key[0] == topic]:
-            await self._store.delete_offsets(group, keys)
+        committed = (group.offsets, *group.pending_offsets.values())
+        if keys := {key: None for offsets in committed for key in offsets if key[0] == topic}:
+            await self._store.delete_offsets(group, list(keys))
 
     async def _run(self) -> None:
         while True:

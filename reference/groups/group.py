@@ -71,13 +71,17 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A committed offset; times in wall clock milliseconds, `expire_timestamp` -1 without a retention of its own."""
+    """A committed offset; times in wall clock milliseconds, `expire_timestamp` -1 without a retention of its own.
+
+    `log_offset` is that of its record in `__consumer_offsets`: of two commits of a partition the later record counts.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp: int = -1
     expire_timestamp: int = -1
+    log_offset: int = -1
 
 
 @dataclass(slots=True)
@@ -156,10 +160,23 @@ class Group:
         return any(key in offsets for offsets in self.pending_offsets.values())
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply the pending offsets of the producer's transaction if it committed; otherwise drop them."""
+        """Apply the pending offsets of the producer's transaction if it committed; otherwise drop them.
+
+        An offset that was committed without a transaction later in the log than the pending one remains.
+        """
         offsets = self.pending_offsets.pop(producer_id, {})
+        for key in [key for key, pending in offsets.items() if self._committed_later(key, pending)]:
+            del offsets[key]
         if committed:
             self.offsets.update(offsets)
+
+    def _committed_later(self, key: tuple[str, int], pending: CommittedOffset) -> bool:
+        return key in self.offsets and self.offsets[key].log_offset > pending.log_offset
+
+    def delete_offset(self, key: tuple[str, int]) -> None:
+        """Forget the committed offset of a partition, and those that open transactions would commit."""
+        for offsets in (self.offsets, *self.pending_offsets.values()):
+            offsets.pop(key, None)
 
     @property
     def rebalance_timeout_ms(self) -> int:

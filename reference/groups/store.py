@@ -179,7 +179,7 @@ class GroupStore:
 
     async def save_offsets(self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]) -> ErrorCode:
         """Write offsets to the log; apply them when they are committed."""
-        offsets = self._with_timestamp(offsets)
+        offsets = self._to_be_written(group_id, offsets)
         error = await self._write(group_id, _offset_records(group_id, offsets))
         if error is ErrorCode.NONE:
             (self.groups.get(group_id) or self.create(group_id)).offsets.update(offsets)
@@ -189,7 +189,7 @@ class GroupStore:
         self, group_id: str, producer: tuple[int, int], offsets: dict[tuple[str, int], CommittedOffset]
     ) -> ErrorCode:
         """Write offsets that stay pending until the producer's transaction ends."""
-        offsets = self._with_timestamp(offsets)
+        offsets = self._to_be_written(group_id, offsets)
         error = await self._write(group_id, _offset_records(group_id, offsets), producer)
         if error is ErrorCode.NONE:
             group = self.groups.get(group_id) or self.create(group_id)
@@ -207,18 +207,24 @@ class GroupStore:
         partition = self._owned.get(self.partition_for(group_id))
         return -1 if partition is None else partition.log.producers.last_marker(producer_id)
 
-    def _with_timestamp(
-        self, offsets: dict[tuple[str, int], CommittedOffset]
+    def _to_be_written(
+        self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]
     ) -> dict[tuple[str, int], CommittedOffset]:
+        """Return the offsets with the present time, and the log offsets that their records get if written at once."""
+        partition = self._owned.get(self.partition_for(group_id))
+        first = -1 if partition is None else partition.log.log_end_offset
         now_ms = self._context.now.wall_ms
-        return {key: replace(committed, commit_timestamp=now_ms) for key, committed in offsets.items()}
+        return {
+            key: replace(committed, commit_timestamp=now_ms, log_offset=first + index)
+            for index, (key, committed) in enumerate(offsets.items())
+        }
 
     async def delete_offsets(self, group: Group, keys: list[tuple[str, int]]) -> ErrorCode:
         """Write a tombstone for each offset; remove them when the tombstones are committed."""
         error = await self._write(group.group_id, [(_offset_key(group.group_id, key), None) for key in keys])
         if error is ErrorCode.NONE:
             for key in keys:
-                group.offsets.pop(key, None)
+                group.delete_offset(key)
         return error
 
     async def delete_group(self, group: Group) -> ErrorCode:
@@ -290,13 +296,14 @@ def _replay(groups: dict[str, Group], record: Record, producer_id: int) -> None:
     if isinstance(key, OffsetCommitKey):
         group = groups.setdefault(key.group, Group(key.group))
         if record.value is None:
-            group.offsets.pop((key.topic, key.partition), None)
+            group.delete_offset((key.topic, key.partition))
         else:
             value = unpack_offset(record.value)
             offsets = group.offsets if producer_id < 0 else group.pending_offsets.setdefault(producer_id, {})
             offsets[key.topic, key.partition] = CommittedOffset(
-                value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
-            )
+                value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp,
+                record.offset,
+            )  # fmt: skip
     elif isinstance(key, GroupMetadataKey):
         if record.value is None:
             groups.pop(key.group, None)

@@ -18,6 +18,8 @@ from highwater.reference.wire.messages.offsets import (
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+SPECIAL_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7}
+"""First version in which a negative timestamp has a meaning; those of tiered storage are in versions above 7."""
 NOT_FOUND = (-1, -1)
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)
@@ -57,6 +59,8 @@ class OffsetsHandler:
         offset, timestamp, epoch = -1, -1, -1
         if body.isolation_level not in ISOLATION_LEVELS:
             error = ErrorCode.UNKNOWN_SERVER_ERROR  # IsolationLevel.forId throws IllegalArgumentException
+        if requested.timestamp < 0 and version < SPECIAL_SINCE.get(requested.timestamp, version + 1):
+            error = ErrorCode.UNSUPPORTED_VERSION
         if partition is not None and error is ErrorCode.NONE:
             consumer = body.replica_id < 0
             end = partition.high_watermark if consumer else partition.log.log_end_offset

@@ -24,6 +24,12 @@ from highwater.reference.wire.records import BatchHeader, batch_headers, with_ap
 ACKS = {0, 1, -1}
 ADMIN_CLIENT_ID = "__admin_client"
 """The only client that Apache Kafka lets write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
+WITHOUT_LOG_START = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REQUIRED_ACKS,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+}  # fmt: skip
+"""Errors of Produce without log_start_offset (ReplicaManager.appendToLocalLog)."""
 ABORTABLE_SINCE = 11
 ADDS_PARTITIONS_SINCE = 12
 Verify = Callable[..., Pending[ErrorCode]]
@@ -69,7 +75,7 @@ class ProduceHandler:
                         error_code=refused.error,
                         base_offset=-1,
                         log_append_time_ms=-1,
-                        log_start_offset=-1,
+                        log_start_offset=self._log_start_offset(topic, data.index, refused.error),
                         error_message=str(refused) or None,
                         record_errors=tuple(BatchIndexAndErrorMessage(batch_index=index) for index in refused.records),
                     )
@@ -78,10 +84,18 @@ class ProduceHandler:
         spawn(run())
         return answer
 
+    def _log_start_offset(self, topic: str, number: int, error: ErrorCode) -> int:
+        """Return the log start offset for a response with an error, -1 where Apache Kafka does not return it."""
+        partition = self._replicas.partitions.get((topic, number))
+        return -1 if partition is None or error in WITHOUT_LOG_START else partition.log.log_start_offset
+
     async def _produce_one(
         self, topic: str, data: PartitionProduceData, body: ProduceRequest, version: int
     ) -> PartitionProduceResponse:
-        """Append the batch of one partition. Raises RefusedBatchError, after the append only if replication failed."""
+        """Append the batch of one partition. Raises RefusedBatchError if nothing was appended.
+
+        If the replication failed, the response has an error code and the offset of what was appended.
+        """
         partition = self._leader(topic, data.index, body.acks)
         batch, header = self._validator.validate(topic, bytes(data.records or b""), version)
         append_time = -1
@@ -90,17 +104,19 @@ class ProduceHandler:
             await self._verify_transaction(partition, header, body.transactional_id, version)
             repeated = partition.log.producers.duplicate(header)  # the same batch may have waited on another connection
         if repeated is not None:
+            append_time = repeated.timestamp  # also with CreateTime, as in Apache Kafka
             base_offset, end_offset = repeated.base_offset, repeated.last_offset + 1
         else:
             base_offset, append_time = self._append(partition, batch, header, body.acks, version)
             end_offset = partition.log.log_end_offset
+        error = ErrorCode.NONE
         if body.acks == -1:
             error = await partition.committed(end_offset, body.timeout_ms)
             if error is not ErrorCode.NONE:
-                raise RefusedBatchError(error)
+                self._context.meters.mark("FailedProduceRequestsPerSec")
         return PartitionProduceResponse(
             index=data.index,
-            error_code=ErrorCode.NONE,
+            error_code=error,
             base_offset=base_offset,
             log_append_time_ms=append_time,
             log_start_offset=partition.log.log_start_offset,

@@ -42,7 +42,7 @@ def produce(world: Simulated, batch: bytes, topic: str = "t") -> Any:
 def timed(world: Simulated, timestamp: int, topic: str = "t") -> tuple[int, int]:
     requested = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     body = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=(requested,)),))
-    found = world.ask(body, 5, world.leader(topic)).topics[0].partitions[0]
+    found = world.ask(body, 7, world.leader(topic)).topics[0].partitions[0]
     return found.offset, found.timestamp
 
 
