@@ -23,7 +23,10 @@ SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 TRANSACTION_VERSION: Final = "transaction.version"
 """The feature by which clients choose the transaction protocol (KIP-584, KIP-890)."""
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
-"""From level 1 the high watermark does not advance while the ISR is below min.insync.replicas (KIP-966)."""
+"""Level 1: the controller stores which replicas outside the ISR may be elected (KIP-966).
+
+The controller does so if leaders send it their ISR changes (`isr_update = alter_partition`).
+"""
 
 Handler = Callable[[Request], Awaitable[Any]]
 
@@ -48,9 +51,11 @@ def by_key(served: Mapping[str, ServedApi]) -> dict[int, ServedApi]:
 
 
 class ApiVersionsHandler:
-    def __init__(self, served: dict[int, ServedApi], transaction_version: int) -> None:
+    def __init__(self, served: dict[int, ServedApi], transaction_version: int, *, stores_eligible: bool) -> None:
         self._served = served
-        self._features = {ELIGIBLE_LEADER_REPLICAS: 1, TRANSACTION_VERSION: transaction_version}
+        self._features = {TRANSACTION_VERSION: transaction_version}
+        if stores_eligible:
+            self._features[ELIGIBLE_LEADER_REPLICAS] = 1
 
     async def api_versions(self, request: Request) -> ApiVersionsResponse:
         """Return the supported versions; to an unknown version, the range of this key only, in version 0 (KIP-511)."""

@@ -166,7 +166,9 @@ class Broker:
             | acls.SERVED
             | self.transactions.served(members, committed)
         )
-        served[API_VERSIONS] = ServedApi(ApiVersionsHandler(served, self.transactions.version).api_versions, 0, 4)
+        stores_eligible = context.config.isr_update == "alter_partition"
+        api_versions = ApiVersionsHandler(served, self.transactions.version, stores_eligible=stores_eligible)
+        served[API_VERSIONS] = ServedApi(api_versions.api_versions, 0, 4)
         return served
 
     # -- entry points ----------------------------------------------------------------------------

@@ -134,9 +134,12 @@ USER, PASSWORD = "alice", "alice-secret"
 
 
 def placement(brokers: int) -> dict[str, object]:
-    """Return the settings by which the brokers are in racks and send consumers to replicas in their own rack."""
+    """Return the settings by which the brokers are in racks and send consumers to replicas in their own rack.
+
+    The controller decides about the ISR, as in Kafka 2.7 and later, and stores the eligible leader replicas of KIP-966.
+    """
     racks: dict[str, object] = {f"{node}.broker_rack": rack_of(node) for node in range(1, brokers + 1)}
-    return {**racks, "replica_selector": "rack_aware"}
+    return {**racks, "replica_selector": "rack_aware", "isr_update": "alter_partition"}
 
 
 class ReferenceTarget(ReferenceCluster):
