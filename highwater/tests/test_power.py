@@ -11,7 +11,7 @@ import pytest
 from highwater.errors import UsageError
 from highwater.soak.mutation import source_of
 from highwater.soak.power import mutants
-from highwater.soak.power.lines import CaseLines, LinesFile, may_notice, without_repetitions
+from highwater.soak.power.lines import CaseLines, LinesFile, Tracer, may_notice, without_repetitions
 from highwater.soak.power.mutants import equivalents, generated, statement_at, survivors, written
 from highwater.soak.power.results import Killer, Outcome, Results, Trial, read_killers, record_killers, score_text
 
@@ -46,7 +46,7 @@ def f(
 
 def test_every_written_mutant_changes_its_module() -> None:
     found = written()
-    assert len({mutant.name for mutant in found}) == len(found) >= 130
+    assert len({mutant.name for mutant in found}) == len(found) >= 180
     assert all(mutant.mutant.source != source_of(mutant.mutant.module) and mutant.effect for mutant in found)
 
 
@@ -89,6 +89,14 @@ def test_cases_that_do_not_execute_the_line_are_not_run() -> None:
     assert may_notice(file, "m", [2, 3]) == {"A", "B"}
     assert may_notice(file, "m", [3]) == set()
     assert may_notice(file, "m", [9]) == {"A", "B"}, "a constant concerns all that use the module"
+
+
+def test_lines_that_a_node_did_not_write_are_an_error(tmp_path: Path) -> None:
+    tracer = Tracer(tmp_path)
+    (tmp_path / "1-11.json").write_text('{"A": {"m": [1, 2]}}')
+    assert tracer.collect({"1": 11}) == {"A": {"m": [1, 2]}}
+    with pytest.raises(UsageError, match="are lost: 2"):
+        tracer.collect({"1": 11, "2": 12})
 
 
 def test_of_cases_that_execute_the_same_lines_one_is_run() -> None:

@@ -88,6 +88,19 @@ def test_a_commit_before_the_assignment_is_told_to_wait(cluster: Cluster, group:
     expect("error code", ErrorCode.REBALANCE_IN_PROGRESS, error)
 
 
+@clause("OFF-21")
+@defect(Reply(OffsetCommitRequest, ERROR, ErrorCode.REBALANCE_IN_PROGRESS))
+def test_a_member_may_commit_until_it_joins_again(cluster: Cluster, group: str, topic: Topic) -> None:
+    driver = GroupDriver(cluster, group)
+    member = driver.stable_member()
+    driver.send_join()
+    member.await_rebalance()
+    error = commit(member.broker, group, topic, 5, generation=member.generation, member_id=member.member_id)
+    expect("error code", 0, error)
+    found = only(only(committed_topics(member.broker, group, topic)).partitions)
+    expect("offset", 5, found.committed_offset)
+
+
 @clause("OFF-3", "member commits")
 @defect(Request(OffsetCommitRequest, "topics.partitions.committed_offset", increment))
 def test_a_member_commits(cluster: Cluster, group: str, topic: Topic) -> None:
@@ -127,6 +140,27 @@ def test_null_topics_are_all(coordinator: Broker, group: str, topic: Topic, vers
     commit(coordinator, group, topic, 3)
     found = only(tuple(committed_topics(coordinator, group, None, version)))
     expect("name and offset", (topic.name, 3), (found.name, only(found.partitions).committed_offset))
+
+
+@clause("OFF-6", "no topics")
+@defect(Request(OffsetFetchRequest, "topics", None))
+@sweep(OffsetFetchRequest, 2, 7)
+def test_an_empty_list_of_topics_is_none(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
+    expect("error code of the commit", 0, commit(coordinator, group, topic, 3))
+    found = coordinator.call(OffsetFetchRequest(group_id=group, topics=()), version)
+    expect("error code and number of topics", (0, 0), (found.error_code, len(found.topics)))
+
+
+@clause("OFF-6", "no topics of a group")
+@defect(Request(OffsetFetchRequest, "groups.topics", None))
+@sweep(OffsetFetchRequest, MANY_GROUPS, 9)
+def test_an_empty_list_of_topics_is_none_for_each_group(
+    coordinator: Broker, group: str, topic: Topic, version: int
+) -> None:
+    expect("error code of the commit", 0, commit(coordinator, group, topic, 3))
+    requested = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=()),))
+    found = only(coordinator.call(requested, version).groups)
+    expect("error code and number of topics", (0, 0), (found.error_code, len(found.topics)))
 
 
 @clause("OFF-6", "two groups")

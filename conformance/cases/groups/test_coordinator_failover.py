@@ -27,6 +27,9 @@ from highwater.reference.wire.messages.groups import (
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
 NONE = -1
+EPOCH_SINCE = 6
+LONG_MS = 300_000
+"""A rebalance timeout that is never over in a case: only the session timeout may remove a member."""
 OFFSET = "groups.topics.partitions.committed_offset"
 
 
@@ -82,6 +85,22 @@ def test_an_offset_is_not_returned_before_it_is_replicated(cluster: Cluster, gro
         expect("offset while the commit is not answered", 5, committed_offset(other, group, topic))
 
 
+@clause("OFF-11", "epoch and metadata")
+@defect(
+    Reply(OffsetFetchRequest, "groups.topics.partitions.committed_leader_epoch", NONE),
+    Reply(OffsetFetchRequest, "groups.topics.partitions.metadata", ""),
+)
+def test_all_of_a_committed_offset_is_loaded(cluster: Cluster, group: str, topic: Topic) -> None:
+    with cluster.coordinator(group) as coordinator:
+        coordinator.version_of(OffsetFetchRequest, EPOCH_SINCE)
+        expect("error code of the commit", 0, commit(coordinator, group, topic, 5, metadata="m", epoch=3))
+    change_coordinator(cluster, group)
+    with cluster.coordinator(group) as next_coordinator:
+        found = only(only(committed_topics(next_coordinator, group, topic)).partitions)
+    loaded = (found.committed_offset, found.committed_leader_epoch, found.metadata)
+    expect("offset, epoch and metadata", (5, 3, "m"), loaded)
+
+
 @clause("GRP-10", "failover")
 @defect(Reply(JoinGroupRequest, "generation_id", increment))
 def test_the_generations_of_an_empty_group_continue(cluster: Cluster, driver: GroupDriver) -> None:
@@ -101,7 +120,7 @@ def test_the_generations_of_an_empty_group_continue(cluster: Cluster, driver: Gr
 @defect(Reply(DescribeGroupsRequest, "groups.group_state", "Stable"))
 def test_a_static_member_expires_at_the_next_coordinator(cluster: Cluster, driver: GroupDriver) -> None:
     session_ms = driver.session_ms(2_000)
-    driver.stable_member(instance="i", session_timeout_ms=session_ms)
+    driver.stable_member(instance="i", session_timeout_ms=session_ms, rebalance_timeout_ms=LONG_MS)
     change_coordinator(cluster, driver.group)
     cluster.eventually("an empty group", lambda: driver.state() in ("Empty", "Dead"), 20 + session_ms / 1000)
 

@@ -53,6 +53,27 @@ def test_a_member_is_described_by_its_bytes_and_its_client(driver: GroupDriver, 
     expect("there is a host", True, bool(reported.client_host))
 
 
+@clause("GRP-66")
+@defect(
+    Reply(DescribeGroupsRequest, "groups.members.member_metadata", b"m"),
+    Reply(DescribeGroupsRequest, "groups.protocol_data", "range"),
+)
+def test_metadata_is_not_described_during_a_rebalance(driver: GroupDriver) -> None:
+    member = driver.stable_member()
+    new = driver.send_join()
+    member.await_rebalance()
+    _expect_no_metadata(driver)
+    member.rejoin()
+    expect("error code of the new member", 0, new.receive_join().error_code)
+    _expect_no_metadata(driver)
+
+
+def _expect_no_metadata(driver: GroupDriver) -> None:
+    found = driver.describe()
+    metadata = {member.member_metadata for member in found.members}
+    expect(f"protocol and metadata of the group in {found.group_state}", ("", {b""}), (found.protocol_data, metadata))
+
+
 @clause("GRP-48")
 @defect(Reply(DescribeGroupsRequest, "groups", lambda groups: groups[:1]))
 def test_several_groups_are_described_at_once(cluster: Cluster, driver: GroupDriver) -> None:
@@ -129,6 +150,23 @@ def _unknown_group_of_same_coordinator(cluster: Cluster, broker: Broker) -> str:
     """Return the id of a group that does not exist and has the same coordinator."""
     names = (cluster.name("g") for _ in range(100))
     return next(name for name in names if cluster.coordinator(name).address == broker.address)
+
+
+@clause("GRP-20", "rebalancing")
+@defect(Reply(DeleteGroupsRequest, "results.error_code", 0))
+def test_a_group_that_rebalances_is_not_deleted(driver: GroupDriver) -> None:
+    member = driver.stable_member()
+    new = driver.send_join()
+    member.await_rebalance()
+    expect("error code while it waits for members", ErrorCode.NON_EMPTY_GROUP, _delete_error(driver))
+    member.rejoin()
+    expect("error code of the new member", 0, new.receive_join().error_code)
+    expect("error code while it waits for the assignment", ErrorCode.NON_EMPTY_GROUP, _delete_error(driver))
+
+
+def _delete_error(driver: GroupDriver) -> int:
+    with driver.connect() as broker:
+        return int(only(broker.call(DeleteGroupsRequest(groups_names=(driver.group,))).results).error_code)
 
 
 @clause("GRP-50")

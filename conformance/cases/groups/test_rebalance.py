@@ -295,6 +295,21 @@ def test_the_protocol_that_most_prefer_wins(cluster: Cluster, driver: GroupDrive
     expect("protocols", True, [member.reply.protocol_name for member in (first, *others)] == ["b"] * 3)
 
 
+@clause("GRP-39", "first one of all")
+@defect(Reply(JoinGroupRequest, "protocol_name", "a"))
+def test_a_member_votes_for_its_first_protocol_that_all_support(cluster: Cluster, driver: GroupDriver) -> None:
+    """The protocols that the members prefer, x and y, are not supported by all."""
+    first = driver.stable_member(protocols=("x", "a", "b"))
+    others = [driver.send_join(protocols=("y", "b", "a"))]
+    first.await_rebalance()
+    others.append(driver.send_join(protocols=("y", "b", "a")))
+    cluster.eventually("three members", lambda: len(driver.describe().members) == 3)
+    first.rejoin()
+    for member in others:
+        member.receive_join()
+    expect("protocols", True, [member.reply.protocol_name for member in (first, *others)] == ["b"] * 3)
+
+
 @clause("GRP-40", "type")
 @defect(Reply(JoinGroupRequest, "error_code", without_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))
 def test_a_member_of_another_protocol_type_is_refused(driver: GroupDriver) -> None:
@@ -310,6 +325,14 @@ def test_a_first_member_needs_a_protocol(driver: GroupDriver, fields: dict[str, 
     broker = driver.connect()
     reply = broker.call(driver.join_request(**fields), 3)  # type: ignore[arg-type]
     expect("error code", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reply.error_code)
+
+
+@clause("GRP-68")
+@sweep(JoinGroupRequest, 7)
+@defect(Reply(JoinGroupRequest, "protocol_name", ""))
+def test_a_reply_with_an_error_names_no_protocol(driver: GroupDriver, version: int) -> None:
+    reply = driver.connect().call(driver.join_request("unknown"), version)
+    expect("error code and protocol", (ErrorCode.UNKNOWN_MEMBER_ID, None), (reply.error_code, reply.protocol_name))
 
 
 @clause("GRP-41")

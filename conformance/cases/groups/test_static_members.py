@@ -1,5 +1,7 @@
 """Static members (KIP-345): an instance id stays while member ids are replaced."""
 
+from typing import Any
+
 import pytest
 
 from highwater.conformance.broker import Topic, expect, only
@@ -20,6 +22,7 @@ from highwater.reference.wire.messages.groups import (
 )
 
 STATIC_SINCE = 5
+SHORT_MS = 1_000
 SKIPS_ASSIGNMENT_SINCE = 9
 
 
@@ -30,10 +33,10 @@ def driver(cluster: Cluster) -> GroupDriver:
     return driver
 
 
-def static_pair(driver: GroupDriver) -> tuple[Member, Member]:
+def static_pair(driver: GroupDriver, **fields: Any) -> tuple[Member, Member]:
     """Create leader `i1` and follower `i2` of a stable group."""
-    leader = driver.stable_member(instance="i1")
-    follower = driver.send_join(instance="i2")
+    leader = driver.stable_member(instance="i1", **fields)
+    follower = driver.send_join(instance="i2", **fields)
     leader.await_rebalance()
     leader.rejoin()
     expect("error code of the second join", 0, follower.receive_join().error_code)
@@ -82,6 +85,17 @@ def test_a_static_leader_that_comes_back_is_spared_the_assignment(driver: GroupD
     expect("members in the reply", 2, len(reply.members))
     expect("previous assignment", b"leader", back.sync().assignment)
     expect("error code of the follower's heartbeat", 0, follower.heartbeat_error())
+
+
+@clause("GRP-67")
+@pytest.mark.slow
+@defect(Reply(JoinGroupRequest, "leader", "unknown"), Reply(JoinGroupRequest, "members", ()))
+def test_a_static_leader_that_does_not_join_leads_no_longer(driver: GroupDriver) -> None:
+    leader, follower = static_pair(driver, rebalance_timeout_ms=SHORT_MS)
+    follower.rejoin(metadata=b"other")
+    expect("leader", follower.member_id, follower.reply.leader)
+    members = {member.member_id for member in follower.reply.members}
+    expect("both are members", True, members == {leader.member_id, follower.member_id})
 
 
 @clause("GRP-16", "rebalance")

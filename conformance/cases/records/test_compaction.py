@@ -196,3 +196,35 @@ def test_an_abort_removes_no_record_of_another_producer(cluster: Cluster, accept
     )
     found = committed_values(leader, accepting_later)
     expect(f"values of read_committed: {found}", True, b"committed" in found and b"aborted" not in found)
+
+
+@clause("FET-45")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+def test_an_old_value_goes_when_it_is_older_than_the_maximum_lag(cluster: Cluster) -> None:
+    """Neither the share of dirty bytes nor segment.ms would let the log be compacted."""
+    settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "1000"}
+    topic = cluster.create_topic(configs=settings)
+    leader = cluster.leader(topic)
+    for number in range(3):
+        write(leader, topic, b"k", b"v%d" % number, number)
+    write(leader, topic, b"last", b"last", 3)
+    records = await_compaction(cluster, leader, topic, 2)
+    expect("keys", True, [record.key for record in records] == [b"k", b"last"])
+    expect("value", b"v2", records[0].value)
+
+
+@clause("FET-37", "compacted often")
+@era("3.1")
+@defect(Reply(FetchRequest, "responses.partitions.high_watermark", 0))
+def test_a_tombstone_goes_although_the_log_is_compacted_again_and_again(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs={**QUICK_COMPACTION, "delete.retention.ms": "3000"})
+    leader = cluster.leader(topic)
+    write(leader, topic, b"k", None, 0)
+    days = iter(range(1, 10_000))
+
+    def is_removed() -> bool:
+        write(leader, topic, b"other", b"v", next(days))
+        return all(record.key != b"k" for record in log_of(leader, topic))
+
+    cluster.eventually("the removal of the tombstone", is_removed, CLEANED_S)
+    expect("the high watermark has not moved back", True, leader.fetch(topic, 0).high_watermark > 1)

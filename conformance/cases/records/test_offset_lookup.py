@@ -12,6 +12,8 @@ from highwater.reference.wire.messages.offsets import ListOffsetsPartition, List
 from highwater.reference.wire.records import build_batch
 
 MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -3, -4, -5
+NEGATIVE_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""By timestamp the first version of ListOffsets that defines it."""
 NONE = -1
 OFFSET, TIMESTAMP = "topics.partitions.offset", "topics.partitions.timestamp"
 
@@ -53,6 +55,16 @@ def test_a_found_offset_has_the_epoch_of_its_record(leader: Broker, topic: Topic
         expect(f"leader epoch for {requested}", topic.leader_epoch, answer.leader_epoch)
 
 
+@clause("LST-11", "no record")
+@sweep(ListOffsetsRequest, 4, 10)
+@defect(Reply(ListOffsetsRequest, "topics.partitions.leader_epoch", 0))
+def test_where_no_record_is_found_there_is_no_epoch(leader: Broker, topic: Topic, version: int) -> None:
+    leader.produce(topic, batch(b"v"))
+    answer = leader.list_offset(topic, NOW_MS + 1, version=version)
+    found = (answer.error_code, answer.offset, answer.leader_epoch)
+    expect("error code, offset and leader epoch", (0, NONE, NONE), found)
+
+
 @clause("LST-12")
 @pytest.mark.parametrize("order", [(1, 3, 2), (3, 1, 2), (3, 3, 1)])
 @defect(Reply(ListOffsetsRequest, OFFSET, increment))
@@ -64,6 +76,17 @@ def test_a_time_finds_the_first_record_in_the_log_that_is_as_late(
     for requested in (1, 2, 3):
         first = next(offset for offset, number in enumerate(order) if number >= requested)
         expect(f"offset for {requested}", first, leader.list_offset(topic, NOW_MS + 1000 * requested).offset)
+
+
+@clause("LST-18")
+@sweep(ListOffsetsRequest, 1, 10)
+@defect(Reply(ListOffsetsRequest, "topics.partitions.error_code", 0))
+def test_a_negative_time_without_meaning_is_refused(leader: Broker, topic: Topic, version: int) -> None:
+    leader.produce(topic, batch(b"v"))
+    for requested in (-100, *(timestamp for timestamp, since in NEGATIVE_SINCE.items() if version < since)):
+        answer = leader.list_offset(topic, requested, version=version)
+        found = (answer.error_code, answer.offset)
+        expect(f"error code and offset for {requested}", (ErrorCode.UNSUPPORTED_VERSION, NONE), found)
 
 
 @clause("LST-13", "local")

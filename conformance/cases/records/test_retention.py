@@ -20,15 +20,17 @@ DAY_MS = 86_400_000
 LONGEST_INTERVAL_MS = 5_000
 DELETED_S = 30.0
 SEGMENTS = 6
-UNLIMITED = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
-def create_unlimited_topic(cluster: Cluster, segment_days: int) -> Topic:
+def create_unlimited_topic(cluster: Cluster, segment_days: int, *, cleanup: str = "delete") -> Topic:
     """Return partition 2 of a topic that keeps all records; raises Unsupported if retention is seldom checked."""
     interval_ms = cluster.setting("log_retention_check_interval_ms")
     if interval_ms > LONGEST_INTERVAL_MS:
         raise Unsupported(f"the target's log.retention.check.interval.ms is {interval_ms}, above 5 s")
-    return cluster.create_topic(partitions=3, configs={**UNLIMITED, "segment.ms": str(segment_days * DAY_MS)})
+    return cluster.create_topic(
+        partitions=3, configs={**UNLIMITED, "cleanup.policy": cleanup, "segment.ms": str(segment_days * DAY_MS)}
+    )
 
 
 def limit_retention(cluster: Cluster, topic: Topic, key: str, value: int) -> None:
@@ -85,3 +87,27 @@ def test_the_newest_record_of_a_segment_decides_when_it_is_deleted(cluster: Clus
     expect("start of the log", 1, await_start(cluster, leader, topic, 1))
     expect("offset at the time of the oldest record", 1, leader.list_offset(topic, now_ms - 9 * DAY_MS).offset)
     expect("base offset of the next batch", 4, leader.produce(topic, batch(b"v", timestamp_ms=now_ms)).base_offset)
+
+
+@clause("FET-44", "compacted")
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", increment))
+def test_a_topic_that_is_compacted_and_deleted_has_a_retention_time(cluster: Cluster) -> None:
+    """Each record has its own key, so that compaction removes none."""
+    topic = create_unlimited_topic(cluster, 1, cleanup="compact,delete")
+    leader, now_ms = cluster.leader(topic), int(time.time() * 1000)
+    for days in (20, 10, 1):
+        records: list[NewRecord] = [(now_ms - days * DAY_MS, b"k%d" % days, b"v", ())]
+        expect("error code of Produce", 0, leader.produce(topic, build_batch(records)).error_code)
+    limit_retention(cluster, topic, "retention.ms", 7 * DAY_MS)
+    expect("start of the log", 2, await_start(cluster, leader, topic, 2))
+
+
+@clause("FET-44", "no time")
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", increment))
+def test_a_retention_time_of_0_keeps_nothing(cluster: Cluster) -> None:
+    topic = create_unlimited_topic(cluster, 1)
+    leader = cluster.leader(topic)
+    write(leader, topic, NOW_MS, NOW_MS + 2 * DAY_MS)
+    limit_retention(cluster, topic, "retention.ms", 0)
+    expect("start of the log", 2, await_start(cluster, leader, topic, 2))
+    expect("base offset of the next batch", 2, leader.produce(topic, batch(b"v")).base_offset)

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request, records_of
+from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.clause import CODECS, clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment, without_error
@@ -82,6 +83,22 @@ def test_the_brokers_time_replaces_every_records(cluster: Cluster, codec: Compre
     answer = leader.produce(topic, build_batch(records, compression=codec))
     read = records_of(leader.fetch(topic, 0).records)
     expect("times of the records", True, [record.timestamp for record in read] == [answer.log_append_time_ms] * 3)
+
+
+@clause("PRD-16", "repeated batch")
+@defect(Reply(ProduceRequest, "responses.partition_responses.log_append_time_ms", NONE))
+def test_a_repeated_batch_has_the_time_of_the_stored_one(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs=APPEND_TIME)
+    producer = IdempotentProducer.create(cluster, topic)
+    records = sequenced(producer.producer_id, producer.epoch, 0, b"v")
+    leader = cluster.leader(topic)
+    times = []
+    for _ in range(2):
+        answer = leader.produce(topic, records)
+        expect("error code and offset", (0, 0), (answer.error_code, answer.base_offset))
+        times.append(answer.log_append_time_ms)
+    stored = only(tuple(records_of(leader.fetch(topic, 0).records))).timestamp
+    expect(f"times of both replies and of the record: {times}", True, times == [stored] * 2)
 
 
 @clause("LST-17")

@@ -82,6 +82,30 @@ def _try_to_reassign(cluster: Cluster, topic: Topic, *replicas: int) -> bool:
     return False
 
 
+@clause("ADM-45")
+@defect(Reply(MetadataRequest, "topics.partitions.replica_nodes", (1, 2, 3)))
+def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were(cluster: Cluster) -> None:
+    """The new replica is paused, so that the reassignment is not complete when it is cancelled."""
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    new, first, old = controller_last(cluster)
+    topic = cluster.create_topic(assignment=[first, old])
+    await_isr(cluster, topic, 2)
+    cluster.pause(new)
+    cluster.eventually(
+        "the start of the reassignment", lambda: _try_to_reassign(cluster, topic, first, new), CONTROLLER_TIMEOUT_S
+    )
+    cluster.eventually("the cancellation", lambda: _try_to_cancel(cluster, topic), CONTROLLER_TIMEOUT_S)
+    cluster.resume(new)
+    await_replicas(cluster, topic, (first, old))
+
+
+def _try_to_cancel(cluster: Cluster, topic: Topic) -> bool:
+    with suppress(NoReply):
+        return reassign(cluster, topic.name, None) == 0
+    return False
+
+
 @clause("CTL-8", "away")
 @defect(GuardOff("DeletionAwaitsReplicas"), Reply(DescribeLogDirsRequest, "results.topics", ()))
 def test_a_replica_that_was_away_goes_with_its_topic(cluster: Cluster) -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, LATEST, Topic, batch, expect, only
+from highwater.conformance.broker import EARLIEST, LATEST, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.records.test_fetch_limits import fetch_divergence
+from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.support.committed_offsets import commit, committed_offset
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.cases.support.offsets import epoch_end
@@ -21,6 +22,7 @@ from highwater.conformance.cases.support.replicas import (
     replica_shows,
     values_at,
 )
+from highwater.conformance.cases.topics.test_replicas import await_replicas, delete_records, reassign
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, decrement, defect, increment, without_error
@@ -33,10 +35,12 @@ from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.replicas import ElectLeadersRequest, TopicPartitions
+from highwater.reference.wire.registry import api_of
 
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
 NO_LEADER = -1
+LONG_PRODUCE_MS = 30_000
 RECORDS = "responses.partitions.records"
 VALUES = [b"%d" % number for number in range(20)]
 
@@ -106,6 +110,70 @@ def test_each_epoch_ends_where_the_next_begins(cluster: Cluster, topic: Topic) -
     for epoch, end in ends.items():
         answer = epoch_end(leader, current, epoch)
         expect(f"end of epoch {epoch}", (epoch, end), (answer.leader_epoch, answer.end_offset))
+
+
+@clause("LST-11", "earlier epoch")
+@defect(Reply(ListOffsetsRequest, "topics.partitions.leader_epoch", increment))
+def test_a_record_of_the_last_leader_has_its_epoch(cluster: Cluster, topic: Topic) -> None:
+    produce_acknowledged(cluster, topic, b"old")
+    after = fail_over(cluster, topic)
+    produce_acknowledged(cluster, after, b"new")
+    leader = cluster.leader(after)
+    leader.version_of(ListOffsetsRequest, 4)
+    for timestamp, epoch in ((EARLIEST, topic.leader_epoch), (LATEST, after.leader_epoch)):
+        answer = leader.list_offset(after, timestamp)
+        expect(f"error code and leader epoch for {timestamp}", (0, epoch), (answer.error_code, answer.leader_epoch))
+
+
+@clause("PRD-39")
+@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", 0))
+def test_a_produce_that_waits_ends_with_the_leadership(cluster: Cluster) -> None:
+    """A follower that is paused, but still in the ISR, holds the produce back while another replica is elected."""
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    paused, first, second = controller_last(cluster)
+    topic = cluster.create_topic(assignment=[first, second, paused])
+    await_isr(cluster, topic, 3)
+    expect("error code of the reassignment", 0, reassign(cluster, topic.name, (second, first, paused)))
+    await_replicas(cluster, topic, (second, first, paused))
+    leader = cluster.leader(topic)
+    api, version = api_of(ProduceRequest), leader.version_of(ProduceRequest)
+    cluster.pause(paused)
+    waiting = leader.send(produce_request(topic, batch(b"v"), timeout_ms=LONG_PRODUCE_MS), version)
+    wanted = (TopicPartitions(topic=topic.name, partitions=(0,)),)
+    election = controller(cluster)
+    election.send(
+        ElectLeadersRequest(timeout_ms=1_000, topic_partitions=wanted), election.version_of(ElectLeadersRequest)
+    )
+    reply = leader.receive(api, version, waiting, FAILOVER_S)
+    error = only(only(reply.responses).partition_responses).error_code
+    expect("error code", ErrorCode.NOT_LEADER_OR_FOLLOWER, error)
+    cluster.topic(topic.name, excluded_leader=first, timeout_s=FAILOVER_S)
+
+
+@clause("REP-23", "behind the start")
+@defect(Reply(FetchRequest, RECORDS, b""))
+def test_a_follower_that_lacks_deleted_records_has_all_others(cluster: Cluster) -> None:
+    """While it was down, the log start moved beyond its log end; it continues there and not at the end of the log."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    follower, leader_id = controller_last(cluster)[:2]
+    topic = cluster.create_topic(assignment=[leader_id, follower])
+    await_isr(cluster, topic, 2)
+    produce_acknowledged(cluster, topic, *VALUES[:2])
+    cluster.stop(follower)
+    await_isr(cluster, topic, 1)
+    produce_acknowledged(cluster, topic, *VALUES[2:8])
+    expect("error code of DeleteRecords", 0, delete_records(cluster.leader(topic), topic, 4).error_code)
+    cluster.start(follower)
+    await_isr(cluster, topic, 2)
+    after = fail_over(cluster, topic)
+    expect("leader", follower, after.leader_id)
+    leader = cluster.leader(after)
+    cluster.eventually("the end of the log", lambda: leader.list_offset(after, LATEST).offset == 8, FAILOVER_S)
+    expect("start of the log", 4, leader.list_offset(after, EARLIEST).offset)
+    values = [record.value for record in records_of(leader.fetch(after, 4).records)]
+    expect_values("values from the start on", VALUES[4:5], values[:1])
 
 
 @clause("REP-25")

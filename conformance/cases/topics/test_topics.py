@@ -128,6 +128,18 @@ def test_a_name_that_cannot_be_one_is_refused(cluster: Cluster, name: str) -> No
     expect("error code", ErrorCode.INVALID_TOPIC_EXCEPTION, only(reply.topics).error_code)
 
 
+@clause("ADM-1", "collision")
+@defect(Reply(CreateTopicsRequest, "topics.error_code", 0))
+@pytest.mark.parametrize("existing", [".a", "_a", ".a.b", "_a.b"])
+def test_a_name_that_differs_only_in_dots_and_underscores_is_refused(cluster: Cluster, existing: str) -> None:
+    """Metrics are named by topic, and their names cannot contain dots."""
+    prefix = cluster.name()
+    cluster.create_topic(name=prefix + existing)
+    other = prefix + existing.translate(str.maketrans("._", "_."))
+    expect("error code", ErrorCode.INVALID_TOPIC_EXCEPTION, create_error(cluster, new_topic(other)))
+    assert_missing(cluster, other)
+
+
 @clause("ADM-1", "counts")
 @defect(Reply(CreateTopicsRequest, "topics.error_code", 0))
 @pytest.mark.parametrize(
@@ -277,6 +289,22 @@ def grow(
         return int(only(broker.call(request, version, TIMEOUT_MS / 1000 + 5).results).error_code)
 
 
+@clause("ADM-44")
+@defect(Reply(CreatePartitionsRequest, "results.error_code", 0))
+def test_a_topic_that_is_named_twice_does_not_grow(cluster: Cluster) -> None:
+    topic, other = cluster.create_topic(), cluster.create_topic()
+    requested = tuple(
+        CreatePartitionsTopic(name=name, count=count, assignments=None)
+        for name, count in ((topic.name, 2), (other.name, 2), (topic.name, 3))
+    )
+    with controller(cluster) as broker:
+        reply = broker.call(CreatePartitionsRequest(topics=requested, timeout_ms=TIMEOUT_MS))
+    errors = {result.name: result.error_code for result in reply.results}
+    expect("error codes", True, errors == {topic.name: ErrorCode.INVALID_REQUEST, other.name: 0})
+    eventually_has(cluster, other.name, 2)
+    eventually_has(cluster, topic.name, 1)
+
+
 @clause("ADM-17")
 @defect(Request(CreatePartitionsRequest, "topics.count", 4))
 @sweep(CreatePartitionsRequest)
@@ -328,6 +356,16 @@ def test_the_replicas_of_new_partitions_are_as_asked(cluster: Cluster) -> None:
     eventually_has(cluster, topic.name, 2)
     replicas = {part.partition_index: part.replica_nodes for part in topic_of(cluster, topic.name).partitions}
     expect("replicas of the new partition", (node,), replicas[1])
+
+
+@clause("ADM-17", "factor")
+@defect(Reply(MetadataRequest, "topics.partitions.replica_nodes", ()))
+def test_new_partitions_have_as_many_replicas_as_the_others(cluster: Cluster) -> None:
+    topic = cluster.create_topic(replicas=1)
+    expect("error code", 0, grow(cluster, topic.name, 3))
+    eventually_has(cluster, topic.name, 3)
+    factors = {len(part.replica_nodes) for part in topic_of(cluster, topic.name).partitions}
+    expect("numbers of replicas", True, factors == {1})
 
 
 @clause("ADM-14", "grow")

@@ -21,6 +21,7 @@ from highwater.conformance.cases.support.transactions import (
     fetch_committed,
     stored_records,
 )
+from highwater.conformance.cases.topics.test_replicas import delete_records
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
@@ -99,6 +100,33 @@ def test_an_open_transaction_holds_readers_back(cluster: Cluster, topic: Topic, 
     producer.end(commit=COMMIT)
     eventually_stable(cluster, leader, topic, 4)
     expect("values after the commit", True, committed_values(leader, topic) == [b"before", b"open", b"behind"])
+
+
+@clause("TXN-7", "position")
+@defect(Reply(FetchRequest, "responses.partitions.error_code", ErrorCode.OFFSET_OUT_OF_RANGE))
+def test_a_position_in_an_open_transaction_is_in_range(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    producer.begin(topic)
+    for sequence in range(2):
+        producer.write(topic, sequence)
+    for offset in range(3):
+        found = fetch_committed(cluster.leader(topic), topic, offset)
+        expect(f"error code and records at {offset}", (0, b""), (found.error_code, found.records or b""))
+
+
+@clause("TXN-6", "after a deletion")
+@defect(Reply(FetchRequest, "responses.partitions.aborted_transactions", ()))
+def test_an_aborted_transaction_that_lost_its_start_is_named(
+    cluster: Cluster, topic: Topic, producer: Transactional
+) -> None:
+    producer.begin(topic)
+    for sequence in range(2):
+        producer.write(topic, sequence)
+    producer.end(commit=ABORT)
+    leader = cluster.leader(topic)
+    eventually_stable(cluster, leader, topic, 3)
+    expect("error code of DeleteRecords", 0, delete_records(leader, topic, 1).error_code)
+    aborted = fetch_committed(leader, topic, 1).aborted_transactions or ()
+    expect("producers", [producer.producer_id], [transaction.producer_id for transaction in aborted])
 
 
 @clause("TXN-7", "ListOffsets")

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect, only
+from highwater.conformance.broker import Broker, Topic, expect, only, produce_request
 from highwater.conformance.cases.support.admin import DELETE, SET, change_configs, controller
-from highwater.conformance.cases.support.producers import IdempotentProducer
+from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr
 from highwater.conformance.cases.support.transactions import (
     ABORT,
+    CLASSIC_VERSIONS,
     COMMIT,
     Transactional,
     committed_values,
@@ -22,13 +24,17 @@ from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, defect
 from highwater.conformance.failures import Unsupported
-from highwater.conformance.targets.base import STOP_NODE
+from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
+from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.transactions import (
     DescribeProducersRequest,
     EndTxnRequest,
     TopicRequest,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
 )
 
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
@@ -38,6 +44,10 @@ STABLE = "responses.partitions.last_stable_offset"
 TRANSACTION_LOG = "__transaction_state"
 MIN_ISR = "min.insync.replicas"
 LONGEST_INTERVAL_MS = 5_000
+SILENCE_S = 0.3
+"""Shorter than replica.lag.time.max.ms, after which the paused follower is no longer in sync."""
+RETRIED = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
+"""Apache Kafka 4 returns the latter, which clients retry without a new transaction."""
 
 
 @pytest.fixture
@@ -90,6 +100,48 @@ def test_a_partition_with_too_few_replicas_gets_its_marker_later(
     producer.end(commit=commit)
     cluster.start(away)
     expect_outcome(cluster, topic, commit)
+
+
+@clause("TXN-32")
+@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", 0))
+def test_no_batch_is_stored_behind_a_marker_while_others_are_missing(cluster: Cluster, producer: Transactional) -> None:
+    """A batch there would belong to no transaction that can end."""
+    away, waiting = begin_in_two_replicas(cluster, producer)
+    topic = cluster.create_topic(assignment=[waiting.leader_id])
+    producer.begin(topic)
+    producer.write(topic, 0)
+    cluster.stop(away)
+    await_isr(cluster, waiting, 1)
+    producer.end(commit=COMMIT)
+    leader = cluster.leader(topic)
+    eventually_stable(cluster, leader, topic, 2, FAILOVER_S)
+    records = sequenced(producer.producer_id, producer.epoch, 1, b"behind", transactional=True)
+    request = replace(produce_request(topic, records), transactional_id=producer.id)
+    reply = leader.call(request, CLASSIC_VERSIONS[ProduceRequest])
+    expect("error code", RETRIED, only(only(reply.responses).partition_responses).error_code)
+    cluster.start(away)
+    expect_outcome(cluster, waiting, COMMIT)
+
+
+@clause("TXN-33")
+@defect(Reply(FetchRequest, STABLE, 2))
+def test_a_marker_counts_when_it_is_replicated(cluster: Cluster, producer: Transactional) -> None:
+    """The case writes the marker itself: the coordinator would also wait for the follower, which is paused."""
+    cluster.need(PAUSE_NODE)
+    away, topic = begin_in_two_replicas(cluster, producer)
+    leader = cluster.leader(topic)
+    partition = WritableTxnMarkerTopic(name=topic.name, partition_indexes=(topic.partition,))
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id, producer_epoch=producer.epoch, transaction_result=COMMIT, topics=(partition,)
+    )
+    version = leader.version_of(WriteTxnMarkersRequest)
+    cluster.pause(away)
+    leader.send(WriteTxnMarkersRequest(markers=(marker,)), version)
+    leader.expect_silence(SILENCE_S)
+    with cluster.leader(topic) as reader:
+        expect("last stable offset", 0, fetch_committed(reader, topic).last_stable_offset)
+    cluster.resume(away)
+    expect_outcome(cluster, topic, COMMIT)
 
 
 @clause("TXN-28", "prepared")

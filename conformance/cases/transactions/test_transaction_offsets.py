@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from highwater.conformance.broker import Broker, Topic, batch, expect, only
+from highwater.conformance.cases.support.committed_offsets import commit
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.producers import NOT_READY
 from highwater.conformance.cases.support.transactions import (
@@ -12,6 +13,7 @@ from highwater.conformance.cases.support.transactions import (
     COMMIT,
     NEW_END,
     NEW_OFFSETS,
+    ONE_GROUP,
     Transactional,
     committed_offset,
 )
@@ -19,7 +21,7 @@ from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from highwater.reference.wire.messages.transactions import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -27,6 +29,8 @@ from highwater.reference.wire.messages.transactions import (
     TopicRequest,
     TxnOffsetCommitRequest,
 )
+
+OFFSETS_TOPIC = "__consumer_offsets"
 
 # -- offsets ---------------------------------------------------------------------------------------------
 
@@ -57,16 +61,95 @@ def test_all_offsets_of_a_transaction_count(cluster: Cluster, topic: Topic, prod
     expect("offset of the first commit", 42, committed_offset(cluster, group, topic))
 
 
+@clause("OFF-14", "open transaction")
+@defect(Reply(OffsetFetchRequest, "topics.partitions.committed_offset", 5))
+def test_an_offset_committed_after_that_of_an_open_transaction_remains(
+    cluster: Cluster, topic: Topic, producer: Transactional
+) -> None:
+    group = cluster.group()
+    expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+    expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, 5))
+    with cluster.coordinator(group) as broker:
+        expect("error code of OffsetCommit", 0, commit(broker, group, topic, 9))
+    producer.end(commit=COMMIT)
+    producer.begin(topic)  # succeeds once the commit is complete
+    expect("offset", 9, committed_offset(cluster, group, topic))
+
+
+@clause("TXN-10", "several groups")
+@defect(Reply(OffsetFetchRequest, "topics.partitions.committed_offset", -1))
+def test_offsets_of_several_groups_count_together(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    """The offsets of the groups are in one partition of the offsets topic, which has one marker for both."""
+    groups = groups_of_one_partition(cluster, 2)
+    for number, group in enumerate(groups):
+        expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+        expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, 40 + number))
+    producer.end(commit=COMMIT)
+    for number, group in enumerate(groups):
+
+        def is_committed(group: str = group, offset: int = 40 + number) -> bool:
+            return committed_offset(cluster, group, topic) == offset
+
+        cluster.eventually(f"the offset of group {number}", is_committed)
+
+
+def groups_of_one_partition(cluster: Cluster, count: int) -> list[str]:
+    """Return groups whose offsets are in the same partition of the offsets topic, if the target has one."""
+    cluster.coordinator(cluster.group())  # the topic is created for the first group
+    found = cluster.describe(OFFSETS_TOPIC)
+    partitions = max(len(found.partitions), 1) if found else 1
+    by_partition: dict[int, list[str]] = {}
+    while True:
+        group = cluster.name("g")
+        alike = by_partition.setdefault(_java_hash(group) % partitions, [])
+        alike.append(group)
+        if len(alike) == count:
+            return alike
+
+
+def _java_hash(text: str) -> int:
+    """Return Java's `String.hashCode` of an ASCII text without its sign bit (Utils.abs)."""
+    value = 0
+    for character in text.encode():
+        value = (31 * value + character) & 0xFFFF_FFFF
+    return value & 0x7FFF_FFFF
+
+
+@clause("OFF-18", "open transaction")
+@defect(Reply(OffsetFetchRequest, "topics.partitions.committed_offset", 5))
+def test_offsets_of_a_deleted_topic_are_no_longer_pending(
+    cluster: Cluster, topic: Topic, producer: Transactional
+) -> None:
+    group, deleted = cluster.group(), cluster.create_topic()
+    expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+    for committed, offset in ((topic, 4), (deleted, 5)):
+        expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, committed, offset))
+    cluster.delete_topics(deleted.name)
+    requested = OffsetFetchRequestTopic(name=deleted.name, partition_indexes=(deleted.partition,))
+
+    def is_stable() -> bool:
+        with cluster.coordinator(group) as broker:
+            broker.need(OffsetFetchRequest, ONE_GROUP)
+            reply = broker.call(OffsetFetchRequest(group_id=group, topics=(requested,), require_stable=True), ONE_GROUP)
+        error: int = only(only(reply.topics).partitions).error_code
+        return error != ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+    cluster.eventually("no pending offset of the deleted topic", is_stable, 20.0)
+    producer.end(commit=COMMIT)
+    cluster.eventually("the offset of the other topic", lambda: committed_offset(cluster, group, topic) == 4)
+    expect("offset of the deleted topic", -1, committed_offset(cluster, group, deleted))
+
+
 @clause("TXN-10", "abort")
 @defect(Reply(OffsetFetchRequest, "topics.partitions.committed_offset", 42))
 def test_offsets_of_an_aborted_transaction_do_not_count(
     cluster: Cluster, topic: Topic, producer: Transactional
 ) -> None:
     group = cluster.group()
-    for offset, commit in ((1, COMMIT), (2, ABORT)):
+    for offset, outcome in ((1, COMMIT), (2, ABORT)):
         expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
         expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, offset))
-        producer.end(commit=commit)
+        producer.end(commit=outcome)
     producer.begin(topic)  # succeeds once the abort is complete
     expect("offset", 1, committed_offset(cluster, group, topic))
 
@@ -134,6 +217,14 @@ def test_a_leader_tells_where_a_transaction_began(cluster: Cluster, topic: Topic
     expect("start of the open transaction", 1, open_transaction_start(leader, topic, producer))
     producer.end(commit=COMMIT)
     cluster.eventually("no open transaction", lambda: open_transaction_start(leader, topic, producer) == -1)
+
+
+@clause("TXN-16", "offset 0")
+@defect(Reply(DescribeProducersRequest, "topics.partitions.active_producers.current_txn_start_offset", -1))
+def test_a_transaction_may_begin_at_offset_0(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    producer.begin(topic)
+    producer.write(topic, 0)
+    expect("start of the open transaction", 0, open_transaction_start(cluster.leader(topic), topic, producer))
 
 
 def describe_transaction(producer: Transactional) -> Any:

@@ -22,6 +22,7 @@ import msgspec
 import pytest
 
 from highwater.conformance.runner import CASES
+from highwater.errors import UsageError
 from highwater.processes import Processes
 
 CONTEXT: Final = "context"
@@ -139,8 +140,15 @@ class Tracer:
                     break
                 time.sleep(POLL_S)
 
-    def collect(self) -> dict[str, dict[str, list[int]]]:
-        """Return the lines by case and module; the nodes must have ended."""
+    def collect(self, pids: Mapping[str, int]) -> dict[str, dict[str, list[int]]]:
+        """Return the lines by case and module; the nodes must have ended.
+
+        Raises UsageError unless each of `pids`, the nodes that ran to the end by name, has written its lines: without
+        them a case would seem not to execute what it executes, and a mutant there would survive.
+        """
+        lost = sorted(name for name, pid in pids.items() if not (self._folder / f"{name}-{pid}.json").exists())
+        if lost:
+            raise UsageError(f"the lines that these nodes executed are lost: {', '.join(lost)}", hint="run it again")
         found: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         for path in self._folder.glob("*-*.json"):
             by_case = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, list[int]]])

@@ -140,11 +140,15 @@ class ForkedCluster(Cluster):
         return self
 
     def stop_slowly(self) -> None:
-        """Stop all nodes and wait until each has written what it executed, which may take longer than a shutdown."""
+        """Stop all nodes and wait until each has written what it executed, which may take longer than a shutdown.
+
+        A node gets one SIGTERM only: a second one would end it while it writes.
+        """
         for name in self.nodes.started():
             self.nodes.signal(name, signal.SIGTERM)
-        for name in self.nodes.started():
-            self.nodes.stop(name, TRACED_STOP_TIMEOUT_S)
+        deadline = time.monotonic() + TRACED_STOP_TIMEOUT_S
+        while any(self.nodes.is_running(name) for name in self.nodes.started()) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
 
     def end(self) -> None:
         """Kill all nodes; their data is of no use."""

@@ -173,7 +173,9 @@ def _trace_some(trials: MutantTrials, cases: Sequence[str], known: LinesFile) ->
                 results[case] = trials.run(case)
                 if results[case].verdict not in ALLOWED:  # a busy machine
                     results[case] = trials.run(case)
-        lines = tracer.collect()
+            nodes = target.cluster.nodes
+            pids = {str(name): nodes.pid(name) for name in nodes.started() if nodes.is_running(name)}
+        lines = tracer.collect(pids)
     known.start |= lines.get("", {})
     for case, result in results.items():
         if result.verdict not in ALLOWED:  # it is not used, and traced again the next time
