@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from highwater.command_line import BY_NAME, application
+from highwater.reference.wire.errors import RETRIABLE, ErrorCode
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
@@ -68,3 +69,15 @@ def test_the_python_example_runs() -> None:
     assert lines[0].startswith("invalid ['inconsistent-offsets', 'lost-write'")
     assert lines[1].endswith("events, no violation")
     assert lines[3] == "1 broker"
+
+
+def test_the_page_of_errors_lists_every_code_and_what_clients_retry() -> None:
+    page = (ROOT / "docs" / "conformance" / "errors.md").read_text()
+    rows = {
+        int(code): (name, kind) for code, name, kind in re.findall(r"^\| (-?\d+) \| (\w+) \| ([^|]+) \|$", page, re.M)
+    }
+    others = {int(code) for code in re.findall(r"-?\d+", page.rpartition("request again:")[2])}
+    assert rows.keys() | others == {code.value for code in ErrorCode if code is not ErrorCode.NONE}
+    assert not rows.keys() & others
+    assert all(name == ErrorCode(code).name for code, (name, _) in rows.items())
+    assert {code for code, (_, kind) in rows.items() if kind.endswith("retry")} == {code.value for code in RETRIABLE}
