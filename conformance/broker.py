@@ -1,7 +1,7 @@
 """A connection that chooses versions by ApiVersions, with helpers for the usual requests on one partition."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from highwater.conformance.connection import OPEN, Access, Connection, WaitLimit
@@ -38,6 +38,9 @@ committed offsets name topics by id only (KIP-516). Metadata stays below its fir
 the flexible format fails the cases about Metadata only."""
 OLDEST_HELPER_VERSIONS: Final = {0: 3, 1: 4}
 """By API key, the oldest version that helpers use: Produce and Fetch have record batches since then (KIP-98)."""
+BY_ID_SINCE: Final = 13
+"""First version of Produce and of Fetch that names topics by id only; below, the id is not sent."""
+TOPIC_ID_SINCE: Final = 10
 CONSUMER: Final = -1
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -80,6 +83,7 @@ class Broker(Connection):
     ) -> None:  # fmt: skip
         super().__init__(address, timeout_s=timeout_s, log=log, wait_limit=wait_limit, access=access)
         self.advertised = advertised
+        self._topic_ids: dict[str, bytes] = {}
 
     def version_of(self, request: type[Any], at_least: int = 0) -> int:
         """Return the newest version that both sides support; raises Unsupported if there is none."""
@@ -113,11 +117,22 @@ class Broker(Connection):
         reply: MetadataResponse = self.call(request, chosen)
         return reply
 
+    def topic_id(self, topic: Topic) -> bytes:
+        """Return the id by which Produce and Fetch name a topic from version 13 on (KIP-516)."""
+        if topic.name not in self._topic_ids:
+            self._topic_ids[topic.name] = only(self.metadata(topic.name, version=TOPIC_ID_SINCE).topics).topic_id
+        return self._topic_ids[topic.name]
+
     def produce(
         self, topic: Topic, records: bytes | None, *, acks: int = -1, version: int | None = None,
         timeout_ms: int = 4000, partition: int | None = None,
     ) -> PartitionProduceResponse:  # fmt: skip
-        reply = self.call(produce_request(topic, records, acks, timeout_ms, partition), version, timeout_ms / 1000 + 5)
+        request = produce_request(topic, records, acks, timeout_ms, partition)
+        if version is not None and version >= BY_ID_SINCE:
+            self.need(ProduceRequest, version)
+            named = replace(only(request.topic_data), topic_id=self.topic_id(topic))
+            request = replace(request, topic_data=(named,))
+        reply = self.call(request, version, timeout_ms / 1000 + 5)
         result: PartitionProduceResponse = only(only(reply.responses).partition_responses)
         return result
 
@@ -130,10 +145,13 @@ class Broker(Connection):
             partition=topic.partition, fetch_offset=offset, partition_max_bytes=max_bytes,
             current_leader_epoch=leader_epoch,
         )  # fmt: skip
+        named = FetchTopic(topic=topic.name, partitions=(part,))
+        if version is not None and version >= BY_ID_SINCE:
+            self.need(FetchRequest, version)
+            named = replace(named, topic_id=self.topic_id(topic))
         request = FetchRequest(
-            max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
-            topics=(FetchTopic(topic=topic.name, partitions=(part,)),), **fields,
-        )  # fmt: skip
+            max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=(named,), **fields
+        )
         reply = self.call(request, version, timeout_s)
         if reply.error_code:
             raise TargetFailure("error code of Fetch", expected="0", actual=str(reply.error_code))

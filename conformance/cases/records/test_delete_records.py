@@ -39,7 +39,7 @@ def test_a_deleted_record_is_out_of_range(leader: Broker, filled_topic: Topic) -
 
 
 @clause("FET-11", "start")
-@sweep(FetchRequest, 5, 12)
+@sweep(FetchRequest, 5)
 @defect(Reply(FetchRequest, "responses.partitions.log_start_offset", 0))
 def test_the_log_start_is_told_with_what_is_left(leader: Broker, filled_topic: Topic, version: int) -> None:
     delete_records(leader, filled_topic, 2)
@@ -81,7 +81,7 @@ def test_a_deleted_time_is_answered_by_what_is_left(leader: Broker, filled_topic
 
 
 @clause("PRD-24")
-@sweep(ProduceRequest, 5, 12)
+@sweep(ProduceRequest, 5)
 @defect(
     Reply(ProduceRequest, "responses.partition_responses.log_start_offset", 0),
     Reply(ProduceRequest, "responses.partition_responses.base_offset", decrement),

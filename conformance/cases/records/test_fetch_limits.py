@@ -88,7 +88,7 @@ def test_an_error_is_not_kept_waiting(leader: Broker, topic: Topic) -> None:
 
 
 @clause("FET-31")
-@sweep(FetchRequest, 4, 12)
+@sweep(FetchRequest, 4)
 @defect(Reply(FetchRequest, "responses.partitions.last_stable_offset", 0))
 def test_without_transactions_all_is_stable(leader: Broker, topic: Topic, version: int) -> None:
     leader.produce(topic, batch(b"a", b"b"))
@@ -118,7 +118,7 @@ def test_a_reader_without_rack_is_sent_nowhere(leader: Broker, topic: Topic) -> 
 
 
 @clause("FET-33")
-@sweep(FetchRequest, 11, 12)
+@sweep(FetchRequest, 11)
 @defect(Reply(FetchRequest, "responses.partitions.records", b""))
 def test_an_in_sync_follower_serves_readers(cluster: Cluster, version: int) -> None:
     cluster.need_brokers(3)

@@ -64,7 +64,7 @@ def test_each_limit_is_for_one_direction(cluster: Cluster, side: str, days: int)
 
 
 @clause("PRD-27")
-@sweep(ProduceRequest, 3, 12)
+@sweep(ProduceRequest, 3)
 @defect(Reply(ProduceRequest, "responses.partition_responses.log_append_time_ms", NOW_MS))
 def test_the_clients_time_is_kept(leader: Broker, topic: Topic, version: int) -> None:
     answer = leader.produce(topic, batch(b"v", timestamp_ms=NOW_MS + 7), version=version)
@@ -130,7 +130,7 @@ def test_no_batch_at_all_is_refused(leader: Broker, topic: Topic) -> None:
 
 
 @clause("PRD-29")
-@sweep(ProduceRequest, 8, 12)
+@sweep(ProduceRequest, 8)
 @defect(
     Reply(ProduceRequest, "responses.partition_responses.record_errors", ()),
     Reply(ProduceRequest, "responses.partition_responses.error_message", None),

@@ -45,7 +45,7 @@ def offsets_of(data: bytes | None) -> list[int]:
 
 
 @clause("FET-6", "open")
-@sweep(FetchRequest, 4, 12)
+@sweep(FetchRequest, 4)
 @defect(Request(FetchRequest, "isolation_level", READ_UNCOMMITTED))
 def test_read_committed_ends_at_the_open_transaction(
     leader: Broker, topic: Topic, producer: Transactional, version: int
@@ -58,7 +58,7 @@ def test_read_committed_ends_at_the_open_transaction(
 
 
 @clause("FET-6", "aborted")
-@sweep(FetchRequest, 4, 12)
+@sweep(FetchRequest, 4)
 @defect(
     Reply(FetchRequest, "responses.partitions.aborted_transactions", ()),
     Request(FetchRequest, "isolation_level", READ_UNCOMMITTED),
