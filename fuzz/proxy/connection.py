@@ -132,7 +132,7 @@ class Connection:
             self._login.append(frame)
         if self._proxy.is_silenced(exchange.client):
             self._requests_lost = self._replies_lost = True
-        if not _is_silent(exchange):
+        if not is_silent(exchange):
             if len(self._open) >= IN_FLIGHT:
                 raise ConnectionError(f"{IN_FLIGHT} requests without a response")
             self._open.append(exchange)
@@ -214,7 +214,7 @@ class Connection:
         rest = request if concerns is None else without(request, concerns, topics)
         if concerns is None or not any(True for _ in items(rest, topics)):
             exchange.reply = encode_response(response, exchange.version, exchange.header.correlation_id)[4:]
-            if _is_silent(exchange):
+            if is_silent(exchange):
                 return
             await self._flush()
             return
@@ -331,7 +331,7 @@ def _exchange(frame: bytes) -> Exchange | None:
         return None
 
 
-def _is_silent(exchange: Exchange) -> bool:
+def is_silent(exchange: Exchange) -> bool:
     """Return whether a request has no response: Produce with acks=0, which is read without decoding the records."""
     if exchange.api.name != "Produce":
         return False
