@@ -10,6 +10,7 @@ from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.cluster import Load, Settings
 from highwater.fuzz.simulator.search import run_seed
 from highwater.reference.groups import store
+from highwater.reference.groups.group import Group
 from highwater.reference.groups.records import OffsetCommitKey, unpack_key
 from highwater.reference.replication import fetch, offsets
 from highwater.reference.replication.partition import Partition
@@ -103,6 +104,22 @@ def unwritten_transactional_offsets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(store.GroupStore, "save_transactional_offsets", _accept)
 
 
+def reads_end(patch: pytest.MonkeyPatch) -> None:
+    """Consumers receive no record beyond the fortieth, however long they ask."""
+    readable_until = fetch._readable_until
+
+    def at_most(partition: Partition, body: Any) -> int:
+        end = readable_until(partition, body)
+        return end if body.replica_id >= 0 else min(end, 40)
+
+    patch.setattr(fetch, "_readable_until", at_most)
+
+
+def always_unstable(patch: pytest.MonkeyPatch) -> None:
+    """OffsetFetch takes every offset for that of an open transaction, so no member of a group begins to read."""
+    patch.setattr(Group, "is_unstable", lambda group, key: True)
+
+
 KILL = Fault(at_ms=700, for_ms=400, kind="kill", nodes=("leader(t,0)",))
 PAUSE_FOLLOWER = Fault(at_ms=720, for_ms=1_500, kind="pause", nodes=("2",))
 KILL_COORDINATOR = Fault(at_ms=2_500, for_ms=400, kind="kill", nodes=("coordinator(readers)",))
@@ -132,6 +149,8 @@ BUGS = [
     Bug(end_below_epoch_start, "EndNeverFalls", SLOW, (KILL, PAUSE_FOLLOWER)),
     Bug(out_of_range, "ReadableStays", SLOW, (KILL, PAUSE_FOLLOWER), seed=9),
     Bug(forgotten_offsets, "CommittedOffsetStays", GROUP, (KILL_COORDINATOR, KILL_MEMBERS)),
+    Bug(reads_end, "ReadersGoOn", Load(producers=1, readers=2)),
+    Bug(always_unstable, "ReadersGoOn", GROUP),
     Bug(unwritten_offsets, "CommittedOffsetStays", GROUP),
     Bug(
         unwritten_transactional_offsets, "TransformedOnce", Load(producers=1, transforms="classic"), (KILL_TRANSFORMER,)
