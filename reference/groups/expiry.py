@@ -44,7 +44,8 @@ class GroupExpiry:
     async def _expire(self, group: Group) -> None:
         retention_ms = self._context.config.offsets_retention_minutes * MS_PER_MINUTE
         expired = expired_offsets(group, self._context.now.wall_ms, retention_ms)
-        empty = group.state is GroupState.EMPTY and not group.pending_offsets
+        awaited = group.pending_offsets or group.pending_members
+        empty = group.state is GroupState.EMPTY and not awaited
         if empty and len(expired) == len(group.offsets):
             await self._store.delete_group(group)
         elif expired:

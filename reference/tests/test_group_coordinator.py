@@ -348,6 +348,14 @@ def test_offsets_of_an_empty_group_expire_after_the_retention_time() -> None:
     assert world.state == GroupState.DEAD
 
 
+def test_an_id_that_was_given_out_outlives_the_check_of_its_empty_group() -> None:
+    world = Coordinator(**QUICK_EXPIRY)
+    first = world.join()
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    world.run(3_000)
+    assert world.join(first.member_id).error_code == ErrorCode.NONE
+
+
 def test_offsets_without_a_group_expire_after_their_commit() -> None:
     world = Coordinator(**QUICK_EXPIRY)
     assert world.commit("", -1) is ErrorCode.NONE

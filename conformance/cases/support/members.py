@@ -56,13 +56,17 @@ class GroupDriver:
         """Send JoinGroup without waiting for the reply; from version 4 on, get a member id first."""
         broker = broker or self.connect()
         version = broker.version_of(JoinGroupRequest)
-        if not member_id and not fields.get("instance") and version >= 4:
-            first = broker.call(self.join_request(**fields), version)
-            expect("error code of the first join", {ErrorCode.MEMBER_ID_REQUIRED, 23}, first.error_code)
-            member_id = first.member_id
-        member = Member(self, broker, member_id, instance=fields.get("instance"), fields=fields)
+        new = not member_id and not fields.get("instance") and version >= 4
+        member_id = self.new_id(broker, **fields) if new else member_id
+        member = Member(self, broker, member_id, instance=fields.get("instance"), fields=fields, new=new)
         member.pending = broker.send(self.join_request(member_id, **fields), version)
         return member
+
+    def new_id(self, broker: Broker, **fields: Any) -> str:
+        """Return the member id that the broker gives to a new member (KIP-394)."""
+        first = broker.call(self.join_request(**fields), broker.version_of(JoinGroupRequest))
+        expect("error code of the first join", {ErrorCode.MEMBER_ID_REQUIRED, 23}, first.error_code)
+        return str(first.member_id)
 
     def join(self, **fields: Any) -> "tuple[Member, Any]":
         member = self.send_join(**fields)
@@ -109,8 +113,9 @@ class Member:
 
     def __init__(
         self, driver: GroupDriver, broker: Broker, member_id: str, generation: int = -1, *,
-        instance: str | None = None, fields: Mapping[str, Any] | None = None,
+        instance: str | None = None, fields: Mapping[str, Any] | None = None, new: bool = False,
     ) -> None:  # fmt: skip
+        self._new = new
         self._driver, self.broker, self.member_id, self.generation = driver, broker, member_id, generation
         self._instance, self._fields = instance, dict(fields or {})
         self.pending = 0
@@ -121,13 +126,24 @@ class Member:
         return bool(self.reply.leader == self.member_id)
 
     def receive_join(self) -> Any:
-        """Return the reply to the pending JoinGroup, and take its generation and member id."""
-        self.reply = self.broker.receive(
-            api_of(JoinGroupRequest), self.broker.version_of(JoinGroupRequest), self.pending, JOIN_TIMEOUT_S
-        )
+        """Return the reply to the pending JoinGroup, and take its generation and member id.
+
+        A new member whose id is unknown begins again once: Apache Kafka deletes an empty group without offsets at the
+        next check (offsets.retention.check.interval.ms), and forgets the ids that it has given out.
+        """
+        self.reply = self._await_join()
+        if self._new and self.reply.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = self._driver.new_id(self.broker, **self._fields)
+            self.send_rejoin()
+            self.reply = self._await_join()
+        self._new = False
         self.generation = self.reply.generation_id
         self.member_id = self.reply.member_id or self.member_id
         return self.reply
+
+    def _await_join(self) -> Any:
+        version = self.broker.version_of(JoinGroupRequest)
+        return self.broker.receive(api_of(JoinGroupRequest), version, self.pending, JOIN_TIMEOUT_S)
 
     def send_rejoin(self, **changed: Any) -> None:
         """Send JoinGroup again, with changed fields, without waiting for the reply."""
