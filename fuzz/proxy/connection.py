@@ -151,14 +151,8 @@ class Connection:
 
     async def _strike_request(self, fault: MessageFault, exchange: Exchange) -> None:
         match fault.action:
-            case "delay":
-                await asyncio.sleep(fault.ms / 1000)
             case "drop":
                 self._requests_lost = True
-            case "close":
-                raise ConnectionAbortedError
-            case "stall":
-                self._still_until = asyncio.get_running_loop().time() + fault.ms / 1000
             case "black-hole":
                 self._proxy.silence(exchange.client, fault.ms)
                 self._requests_lost = self._replies_lost = True
@@ -175,6 +169,8 @@ class Connection:
                 self._swapped = exchange
                 asyncio.get_running_loop().call_later(SWAP_S, self._release_later, exchange)
                 return
+            case _:
+                await self._hold_up(fault)
         await self._forward(exchange.frame)
         if fault.action == "duplicate":
             self._copies += 1
@@ -228,7 +224,8 @@ class Connection:
         """Pass responses on until the broker closes the connection."""
         async for frame in frames_of(reader):
             correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-            exchange = next((each for each in self._open if each.header.correlation_id == correlation_id), None)
+            awaited = (each for each in self._open if each.reply is None)
+            exchange = next((each for each in awaited if each.header.correlation_id == correlation_id), None)
             if exchange is None:
                 if correlation_id > OWN_IDS:
                     await self._pass_on(frame)
@@ -276,15 +273,21 @@ class Connection:
                 await self._pass_on(await self._with_our_addresses(exchange, frame))
 
     async def _strike_response(self, fault: MessageFault) -> None:
+        if fault.action == "drop":
+            self._replies_lost = True
+        else:
+            await self._hold_up(fault)
+
+    async def _hold_up(self, fault: MessageFault) -> None:
+        """Inject what is the same for a request and a response: the connection waits, stands still or ends."""
         match fault.action:
             case "delay":
                 await asyncio.sleep(fault.ms / 1000)
-            case "drop":
-                self._replies_lost = True
+            case "stall":
+                until = asyncio.get_running_loop().time() + fault.ms / 1000
+                self._still_until = max(self._still_until, until)
             case "close":
                 raise ConnectionAbortedError
-            case "stall":
-                self._still_until = asyncio.get_running_loop().time() + fault.ms / 1000
 
     async def _pass_on(self, frame: bytes) -> None:
         await self._stand_still()

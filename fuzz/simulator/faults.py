@@ -30,6 +30,8 @@ CRC_COVERS: Final = 21  # offset in a batch (the attributes) from which the CRC 
 BATCH_OVERHEAD: Final = 12  # bytes of base offset and length, which the length field does not count
 TOPICS: Final = {"data": TOPIC, "offsets": OFFSETS_TOPIC, "transactions": TRANSACTIONS_TOPIC}
 KEEP_ELIGIBLE: Final = "KeepEligible"
+STRUCK: Final = "message struck"
+"""The situation that a fault of messages met a request."""
 LEAVING_MS: Final = 2_000  # a controlled shutdown that takes longer ends with a crash
 
 
@@ -39,7 +41,7 @@ class Injector:
     def __init__(self, cluster: SimulatedCluster, invariants: Invariants) -> None:
         self._cluster, self._invariants, self._situations = cluster, invariants, invariants.situations
         self._world = cluster.world
-        self._messages = MessageFaults(cluster.world.network, seed=0)
+        self._messages = MessageFaults(cluster.world.network, lambda: self._situations.add(STRUCK))
         self._undo: dict[int, list[Undo]] = {}
         self._lost_tail, self._rotten = invariants.unclean, invariants.unreadable
         self._failing_disk: set[int] = set()
@@ -74,6 +76,7 @@ class Injector:
     def schedule_faults(self, schedule: Schedule) -> None:
         """Schedule all faults, with times relative to now; raises UsageError for an unknown kind, option or node."""
         check(schedule, [self._id(name) for name in self._world.hosts])
+        self._messages.faults.seed = schedule.seed
         if any(fault.options.get("what", EVERYTHING) != EVERYTHING for fault in schedule.faults):
             self._world.network.separate_connections()
         for number, fault in enumerate(schedule.in_order()):

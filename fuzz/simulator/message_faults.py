@@ -18,9 +18,10 @@ COPIES: Final = frozenset({"repeat", "duplicate"})
 class MessageFaults:
     """The faults of a network, whose `strike` this is; the client of a filter is the name of the sending host."""
 
-    def __init__(self, network: Network, seed: int) -> None:
+    def __init__(self, network: Network, on_strike: Callable[[], None] = lambda: None) -> None:
+        """Create them; `on_strike` is called for each request that is struck."""
         self._network = network
-        self._faults = Faults(seed=seed)
+        self.faults = Faults(on_strike=lambda fault, subject: on_strike())
 
     def add(self, line: str) -> Callable[[], None]:
         """Add a fault and return what ends it. Raises UsageError for one that only a proxy has."""
@@ -28,13 +29,13 @@ class MessageFaults:
         if fault.side != "request" or fault.action not in LOSES | COPIES:
             hint = f"requests, and one of: {', '.join(sorted(LOSES | COPIES))}"
             raise UsageError("the simulator does not model this", where=f"fault {line!r}", hint=hint)
-        armed = self._faults.add(fault)
+        armed = self.faults.add(fault)
         self._network.strike = self._strike
-        return lambda: self._faults.remove(armed)
+        return lambda: self.faults.remove(armed)
 
     def _strike(self, link: Link, request: Request) -> bool:
         name = kind_of(request).removesuffix("Request")
-        fault = self._faults.strike(Subject(name, request.api_version, "request", link[0], lambda: request.body))
+        fault = self.faults.strike(Subject(name, request.api_version, "request", link[0], lambda: request.body))
         if fault is None:
             return False
         self._inject(fault, link, request)

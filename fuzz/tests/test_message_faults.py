@@ -1,5 +1,6 @@
 """Faults of single messages in the simulated network."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from highwater.errors import UsageError
 from highwater.fuzz.schedule import read_schedule
 from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.faults import STRUCK
 from highwater.fuzz.simulator.guard_focus import settings_without_guard
 from highwater.fuzz.simulator.message_faults import MessageFaults
 from highwater.fuzz.simulator.search import run_seed
@@ -33,7 +35,7 @@ END, BEAT = EndTxnRequest(transactional_id="pay"), HeartbeatRequest(group_id="g"
 )
 def test_what_arrives(line: str, received: list[Any]) -> None:
     pair = Pair()
-    MessageFaults(pair.world.network, seed=0).add(line)
+    MessageFaults(pair.world.network).add(line)
     pair.send(END)
     pair.run(2)
     pair.send(BEAT)
@@ -45,7 +47,7 @@ def test_what_arrives(line: str, received: list[Any]) -> None:
 
 def test_a_fault_that_has_ended_strikes_nothing() -> None:
     pair = Pair()
-    MessageFaults(pair.world.network, seed=0).add("EndTxn: drop")()
+    MessageFaults(pair.world.network).add("EndTxn: drop")()
     pair.send(END)
     pair.run(10)
     assert pair.b.bodies == [END]
@@ -56,14 +58,17 @@ def test_a_fault_that_has_ended_strikes_nothing() -> None:
 )
 def test_what_only_a_proxy_does_is_refused(line: str) -> None:
     with pytest.raises(UsageError, match="does not model"):
-        MessageFaults(Pair().world.network, seed=0).add(line)
+        MessageFaults(Pair().world.network).add(line)
 
 
 def test_repeated_ends_break_transactions_without_their_guard() -> None:
     """KAFKA-17754; with the guard each transaction has its own producer epoch, and the copies are refused."""
     schedule = read_schedule(REPEATED_ENDS)
-    broken = settings_without_guard("EndTxnBumpsEpoch", Settings(swarm=True, guards_off=("EndTxnBumpsEpoch",)))
-    violation = run_seed(schedule.seed, broken, schedule=schedule).violation
-    assert violation is not None
-    assert violation.invariant == "TransactionsAreAtomic"
-    assert run_seed(schedule.seed, Settings(swarm=True), schedule=schedule).violation is None
+    without = settings_without_guard("EndTxnBumpsEpoch", Settings(swarm=True, guards_off=("EndTxnBumpsEpoch",)))
+    broken = run_seed(schedule.seed, without, schedule=schedule)
+    assert broken.violation is not None
+    assert broken.violation.invariant == "TransactionsAreAtomic"
+    control = run_seed(schedule.seed, replace(without, guards_off=()), schedule=schedule)
+    assert control.violation is None
+    assert broken.situations[STRUCK]
+    assert control.situations[STRUCK]

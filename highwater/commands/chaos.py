@@ -135,9 +135,12 @@ def _one(
             show(results[-1])
     verdict = worst([result.verdict for result in results])
     loaded = [path] * ("send" in workload.split(",")) + [folder / FOLDER / path.name] * (clients is not None)
-    if verdict is Verdict.VALID and not all(map(_was_acknowledged, loaded)):
+    if verdict is Verdict.VALID and not all(_has(history, "send", "ok") for history in loaded):
         verdict = Verdict.UNKNOWN
         typer.echo("Undecided: no send was acknowledged, so no acknowledged record could be lost.", err=True)
+    if verdict is Verdict.VALID and (folder / MESSAGES).exists() and not _has(path, "struck"):
+        verdict = Verdict.UNKNOWN
+        typer.echo("Undecided: no message of a client met the faults of messages.", err=True)
     page = report(folder)
     again += f" --clients {shlex.quote(clients)}" if clients else ""
     again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")
@@ -170,11 +173,12 @@ def _recorded_clients(command: str | None, folder: Path, bootstrap: str) -> Iter
         typer.echo(user_clients.failure, err=True)
 
 
-def _was_acknowledged(history: Path) -> bool:
+def _has(history: Path, f: str, kind: str = "info") -> bool:
+    """Return whether a history has an event of this kind."""
     from highwater.spec.formats.history import read_history
 
     _, events = read_history(history)
-    return any(event.f == "send" and event.type == "ok" for event in events)
+    return any(event.f == f and event.type == kind for event in events)
 
 
 def _side_by_side(target: str, schedule: Any, *, json: bool) -> ExitCode:

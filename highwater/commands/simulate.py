@@ -1,7 +1,7 @@
 """`highwater simulate`: run seeds in virtual time, on this machine or as a Spark job."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,7 +43,6 @@ def simulate_command(
     Examples: highwater simulate --seeds 0:200 · highwater simulate --guard-off AckAfterCommit ·
     highwater simulate --seeds 0:1000000 --master local[2] --out sweep
     """
-    from highwater.errors import ExitCode
     from highwater.fuzz.chaos.settings import simulator_settings
     from highwater.fuzz.schedule import read_schedule
     from highwater.fuzz.simulator.cluster import Settings
@@ -76,7 +75,21 @@ def simulate_command(
             chosen, settings, schedule=given_schedule, jobs=jobs, quiet=json_, keep=keep, audit=_auditor()
         )
     print_summary(summary, as_json=json_)
-    raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+    raise typer.Exit(_exit_code(summary, given_schedule))
+
+
+def _exit_code(summary: "dict[str, Any]", schedule: "Schedule | None") -> int:
+    """Return UNDECIDED for a clean run whose faults of messages met no request: it shows nothing about them."""
+    from highwater.errors import ExitCode
+    from highwater.fuzz.schedule import MESSAGE
+    from highwater.fuzz.simulator.faults import STRUCK
+
+    if summary["findings"]:
+        return ExitCode.VIOLATED
+    if schedule is not None and STRUCK not in summary["seen"] and any(f.kind == MESSAGE for f in schedule.faults):
+        typer.echo("Undecided: no request met the faults of messages.", err=True)
+        return ExitCode.UNDECIDED
+    return ExitCode.HELD
 
 
 def _auditor() -> "Audit | None":

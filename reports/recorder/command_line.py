@@ -5,31 +5,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from highwater.fuzz.proxy.command_line import (
+    UPSTREAM_HELP,
+    FaultLines,
+    Listen,
+    ListenCertificate,
+    Seed,
+    TlsAuthority,
+    TlsCertificate,
+    cluster_at,
+)
+
 if TYPE_CHECKING:
     from highwater.fuzz.proxy.addresses import Address
 
 
 def record_command(
-    listen: Annotated[
-        str, typer.Option(help="HOST:PORT for clients to use as bootstrap server; port 0 picks a free one.")
-    ],
-    upstream: Annotated[str, typer.Option(help="HOST:PORT[,HOST:PORT…] of brokers in the cluster.")],
+    listen: Listen,
+    upstream: Annotated[str, typer.Option(help=UPSTREAM_HELP)],
     out: Annotated[Path, typer.Option(help="Write the history to this file.")] = Path("history.ndjson"),
     group: Annotated[list[str] | None, typer.Option(help="Record only these groups; by default all.")] = None,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(help="Inject a fault, such as 'EndTxn: delay 800 ms once' (see highwater proxy --list)."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of faults with a percentage.")] = 0,
-    tls_ca: Annotated[
-        Path | None, typer.Option(help="Connect to brokers by TLS; trust the CA certificates in this file (PEM).")
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="Client certificate and key (PEM) for brokers that require one.")
-    ] = None,
-    listen_cert: Annotated[
-        Path | None, typer.Option(help="Accept clients by TLS with this certificate and key (PEM).")
-    ] = None,
+    fault: FaultLines = None,
+    seed: Seed = 0,
+    tls_ca: TlsAuthority = None,
+    tls_cert: TlsCertificate = None,
+    listen_cert: ListenCertificate = None,
 ) -> None:
     """Record the traffic between clients and a cluster as a history for `highwater audit`.
 
@@ -44,11 +44,10 @@ def record_command(
 
     from highwater.fuzz.proxy.run import armed_faults, parse_address
     from highwater.fuzz.proxy.summary import strike_line, table
-    from highwater.fuzz.proxy.upstream import Upstream, tls_for_clients, tls_to_brokers
+    from highwater.fuzz.proxy.upstream import tls_for_clients
     from highwater.reports.recorder.run import Endpoints, record_until_interrupted, start_recording
 
-    brokers = tuple(parse_address(address) for address in upstream.split(","))
-    cluster = Upstream(brokers, tls_to_brokers(tls_ca, tls_cert))
+    cluster = cluster_at(upstream, tls_ca, tls_cert)
     armed = armed_faults(fault or (), seed, lambda struck, subject: typer.echo(strike_line(struck, subject)))
     endpoints = Endpoints(parse_address(listen, "--listen"), cluster, tls_for_clients(listen_cert), group or (), armed)
     sink = out.open("wb")

@@ -85,7 +85,14 @@ def _try_to_reassign(cluster: Cluster, topic: Topic, *replicas: int) -> bool:
 @clause("ADM-45")
 @defect(Reply(MetadataRequest, "topics.partitions.replica_nodes", (1, 2, 3)))
 def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were(cluster: Cluster) -> None:
-    """The new replica is paused, so that the reassignment is not complete when it is cancelled."""
+    topic, new, replicas = _topic_that_moves(cluster)
+    cluster.eventually("the cancellation", lambda: _try_to_cancel(cluster, topic), CONTROLLER_TIMEOUT_S)
+    cluster.resume(new)
+    await_replicas(cluster, topic, replicas)
+
+
+def _topic_that_moves(cluster: Cluster) -> tuple[Topic, int, tuple[int, int]]:
+    """Start a reassignment; return the topic, the new replica, which is paused so that it goes on, and the old ones."""
     cluster.need(PAUSE_NODE)
     cluster.need_brokers(3)
     new, first, old = controller_last(cluster)
@@ -95,9 +102,7 @@ def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were(cluster: Clus
     cluster.eventually(
         "the start of the reassignment", lambda: _try_to_reassign(cluster, topic, first, new), CONTROLLER_TIMEOUT_S
     )
-    cluster.eventually("the cancellation", lambda: _try_to_cancel(cluster, topic), CONTROLLER_TIMEOUT_S)
-    cluster.resume(new)
-    await_replicas(cluster, topic, (first, old))
+    return topic, new, (first, old)
 
 
 def _try_to_cancel(cluster: Cluster, topic: Topic) -> bool:
@@ -127,15 +132,7 @@ def test_a_replica_that_was_away_goes_with_its_topic(cluster: Cluster) -> None:
 @clause("CTL-8", "reassigned")
 @defect(Reply(MetadataRequest, "topics.error_code", 0))
 def test_a_topic_that_is_deleted_while_it_moves_is_removed(cluster: Cluster) -> None:
-    cluster.need(PAUSE_NODE)
-    cluster.need_brokers(3)
-    new, first, old = controller_last(cluster)
-    topic = cluster.create_topic(assignment=[first, old])
-    await_isr(cluster, topic, 2)
-    cluster.pause(new)
-    cluster.eventually(
-        "the start of the reassignment", lambda: _try_to_reassign(cluster, topic, first, new), CONTROLLER_TIMEOUT_S
-    )
+    topic, new, _ = _topic_that_moves(cluster)
     cluster.eventually("the request to delete it", lambda: _try_to_delete(cluster, topic), CONTROLLER_TIMEOUT_S)
     cluster.resume(new)
     for node, address in cluster.target.addresses.items():

@@ -88,13 +88,15 @@ class Workload:
             consumers[name].stalled.set()
             return consumers[name].stalled.clear
 
-        def strike_messages(fault: Fault, name: str) -> Callable[[], None]:
-            assert self.proxy is not None, "a schedule with faults of messages has a proxy"
-            armed = self.proxy.add(str(fault.option("line")))
-            return lambda: self.proxy.remove(armed)  # type: ignore[union-attr]
+        proxy = self.proxy
 
-        if self.proxy is not None:
-            self.proxy.listener = lambda strike: recorder.nemesis("struck", value=strike)
+        def strike_messages(fault: Fault, name: str) -> Callable[[], None]:
+            assert proxy is not None, "a schedule with faults of messages has a proxy"
+            armed = proxy.add(str(fault.option("line")))
+            return lambda: proxy.remove(armed)
+
+        if proxy is not None:
+            proxy.listener = lambda strike: recorder.nemesis("struck", value=strike)
         faults = {**self.faults, "stall": stall, MESSAGE: strike_messages}
         nemesis = Nemesis(self.addresses, recorder, faults, {STORE, CLIENTS, *consumers})
         if self.user_clients is not None:

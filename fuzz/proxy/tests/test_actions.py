@@ -221,11 +221,18 @@ def test_a_client_hears_nothing_on_any_connection(proxy: FaultProxy, client: Cli
     again.send(PING)
     assert again.is_silent()
     neighbour.ask(PING)
-    time.sleep(2)
-    later = Client(proxy.bootstrap)
-    later.ask(PING)
-    for each in (again, neighbour, later):
+    assert wait_for(lambda: hears(proxy))
+    for each in (again, neighbour):
         each.close()
+
+
+def hears(proxy: FaultProxy) -> bool:
+    """Return whether a new connection of the client gets a response."""
+    client = Client(proxy.bootstrap)
+    client.send(PING)
+    silent = client.is_silent()
+    client.close()
+    return not silent
 
 
 def test_addresses_are_those_of_the_proxy(proxy: FaultProxy, client: Client, cluster: str) -> None:
