@@ -34,7 +34,7 @@ def charts(watched: Watched) -> list[dict[str, Any]]:
     ]
     writes = [
         Line("records acknowledged", "c1", [slot.sends.count * rate for slot in series.slots]),
-        Line("operations refused or of unknown outcome", "c3", [slot.not_ok * rate for slot in series.slots]),
+        Line("sends refused or of unknown outcome", "c3", [slot.sends_not_ok * rate for slot in series.slots]),
     ]
     reads = [Line("records read", "c2", [slot.records_read * rate for slot in series.slots])]
     lag = [Line("records behind", "c1", [slot.lag for slot in series.slots])]

@@ -47,14 +47,14 @@ class Slot:
     """Operations that ended in one time slot; `lag` is that of the partition furthest behind, at its end."""
 
     sends: Latencies = field(default_factory=Latencies)
-    not_ok: int = 0
+    sends_not_ok: int = 0
     records_read: int = 0
     operations: int = 0
     lag: int | None = None
 
     def merge(self, later: "Slot") -> None:
         self.sends.merge(later.sends)
-        self.not_ok += later.not_ok
+        self.sends_not_ok += later.sends_not_ok
         self.records_read += later.records_read
         self.operations += later.operations
         lags = [lag for lag in (self.lag, later.lag) if lag is not None]
@@ -77,8 +77,9 @@ class Series:
         slot = self._at(operation.end_s)
         slot.operations += 1
         ok = operation.outcome == "ok"
-        slot.not_ok += not ok
-        if operation.invoke.f == "send" and ok:
+        is_send = operation.invoke.f == "send"
+        slot.sends_not_ok += is_send and not ok
+        if is_send and ok:
             slot.sends.add((operation.end_s - operation.start_s) * 1000)
         if ok:
             slot.records_read += self._move(operation)

@@ -160,6 +160,15 @@ def test_an_event_at_the_end_of_the_slots_is_counted(end: float) -> None:
     assert series.slots[0].sends.count == series.slots[-1].sends.count == 1
 
 
+def test_the_plot_of_sends_counts_nothing_else() -> None:
+    events = sends((0, 1, "ok"), (1, 2, "fail"), (2, 3, "info"))
+    assign = Event(index=90, time_ns=4 * S, process=7, type="info", f="assign")
+    poll = Event(index=91, time_ns=5 * S, process=8, type="invoke", f="poll")
+    failed = Event(index=92, time_ns=6 * S, process=8, type="fail", f="poll")
+    slots = watch([*events, assign, poll, failed], Interests(NOTHING_FOUND), 10).series.slots
+    assert (sum(slot.sends.count for slot in slots), sum(slot.sends_not_ok for slot in slots)) == (1, 2)
+
+
 def test_lag_is_how_far_the_last_reader_is_behind_the_end(tmp_path: Path) -> None:
     history = History()
     for value in range(10):
