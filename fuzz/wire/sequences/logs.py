@@ -1,5 +1,6 @@
 """A partition and its producers: offsets without gaps, fetched records are those produced, without duplicates."""
 
+import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,7 +14,8 @@ from highwater.reference.wire.messages.produce import PartitionProduceData, Prod
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
 from highwater.reference.wire.records import batch_headers, build_batch, decode_records
 
-STAMP: Final = 1_700_000_000_000
+STAMP: Final = time.time_ns() // 1_000_000
+"""The time of the first record of a batch: a broker forgets producers whose last batch is old, and their sequences."""
 FETCH_BYTES: Final = 1 << 20
 STEPS: Final = (3, 9)
 POLLS_MAX: Final = 200
