@@ -14,8 +14,12 @@ from highwater.reference.wire.messages import (
     metadata,
     offsets,
     produce,
+    quorum,
     replicas,
     security,
+    share_groups,
+    streams_groups,
+    telemetry,
     topics,
     transactions,
 )
@@ -131,6 +135,20 @@ _PAIRS: Final[list[tuple[type[Any], type[Any]]]] = [
         security.AlterUserScramCredentialsRequest,
         security.AlterUserScramCredentialsResponse,
     ),
+    (quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse),
+    (quorum.UpdateFeaturesRequest, quorum.UpdateFeaturesResponse),
+    (telemetry.GetTelemetrySubscriptionsRequest, telemetry.GetTelemetrySubscriptionsResponse),
+    (telemetry.PushTelemetryRequest, telemetry.PushTelemetryResponse),
+    (configs.ListConfigResourcesRequest, configs.ListConfigResourcesResponse),
+    (share_groups.ShareGroupHeartbeatRequest, share_groups.ShareGroupHeartbeatResponse),
+    (share_groups.ShareGroupDescribeRequest, share_groups.ShareGroupDescribeResponse),
+    (share_groups.ShareFetchRequest, share_groups.ShareFetchResponse),
+    (share_groups.ShareAcknowledgeRequest, share_groups.ShareAcknowledgeResponse),
+    (share_groups.DescribeShareGroupOffsetsRequest, share_groups.DescribeShareGroupOffsetsResponse),
+    (share_groups.AlterShareGroupOffsetsRequest, share_groups.AlterShareGroupOffsetsResponse),
+    (share_groups.DeleteShareGroupOffsetsRequest, share_groups.DeleteShareGroupOffsetsResponse),
+    (streams_groups.StreamsGroupHeartbeatRequest, streams_groups.StreamsGroupHeartbeatResponse),
+    (streams_groups.StreamsGroupDescribeRequest, streams_groups.StreamsGroupDescribeResponse),
 ]
 
 APIS: Final[dict[int, Api]] = {

@@ -23,15 +23,28 @@ def parse(text: str) -> Definition:
 
 @cache
 def from_jar() -> dict[str, Definition]:
-    """Return definitions by message name; empty if the jar cannot be downloaded."""
+    """Return definitions by message name; empty if the jars cannot be downloaded.
+
+    The jar of 3.9 still has what ZooKeeper needed. What it lacks, or has as a draft, comes from that of 4.3.
+    """
     try:
-        path = fetch_artefact("kafka-clients")
+        newer, older = (_read_jar(fetch_artefact(name)) for name in ("kafka-clients-4", "kafka-clients"))
     except UsageError:
         return {}
+    return newer | {name: found for name, found in older.items() if not _is_draft(found, older)}
+
+
+def _read_jar(path: Path) -> dict[str, Definition]:
     with zipfile.ZipFile(path) as jar:
         names = [name for name in jar.namelist() if re.fullmatch(r"common/message/\w+\.json", name)]
         found = [parse(jar.read(name).decode()) for name in names]
     return {definition["name"]: definition for definition in found}
+
+
+def _is_draft(definition: Definition, jar: dict[str, Definition]) -> bool:
+    """Only requests say whether their newest version may still change."""
+    request = jar.get(re.sub("Response$", "Request", definition["name"]), definition)
+    return bool(request.get("latestVersionUnstable", False))
 
 
 @cache

@@ -168,6 +168,21 @@ USED_TWICE = {
     "HeartbeatAssignment": "Assignment",
     "HeartbeatTopicPartitions": "TopicPartitions",
     "ListedTransactionState": "TransactionState",
+    "QuorumPartition": "PartitionData",
+    "QuorumTopic": "TopicData",
+    "DescribedQuorumPartition": "PartitionData",
+    "DescribedQuorumTopic": "TopicData",
+    "QuorumListener": "Listener",
+    "QuorumNode": "Node",
+    "SharePartitionData": "PartitionData",
+    "AcknowledgedPartition": "PartitionData",
+    "DescribedSubtopology": "Subtopology",
+    "DescribedTopology": "Topology",
+    **{
+        f"{ours}Offsets{part}": part
+        for ours in ("Describe", "Described", "Alter", "Altered", "Delete", "Deleted")
+        for part in ("Partition", "Topic", "Group")
+    },
 }
 """Kafka uses one name for structs of two messages, which are in one module here."""
 

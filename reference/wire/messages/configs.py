@@ -252,3 +252,31 @@ class IncrementalAlterConfigsResponse:
 
     throttle_time_ms: Int32 = 0
     responses: tuple[IncrementalAlterConfigsResourceResponse, ...] = ()
+
+
+# --------------------------------------------------------------------------------------------------
+# ListConfigResources (key 74): names of resources that have a configuration (KIP-1142).
+#
+# 0 lists the subscriptions to metrics of clients (KIP-714).
+
+
+@message(api_key=74, versions="0-1", flexible_from=0)
+class ListConfigResourcesRequest:
+    """No type means all types."""
+
+    resource_types: Annotated[tuple[Int8, ...], since(1)] = ()
+
+
+@struct
+class ConfigResource:
+    resource_name: String = ""
+    resource_type: Annotated[Int8, since(1), ignorable] = 16
+
+
+@message(api_key=74, versions="0-1", flexible_from=0)
+class ListConfigResourcesResponse:
+    """One entry for each resource."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    config_resources: tuple[ConfigResource, ...] = ()
