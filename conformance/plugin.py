@@ -295,7 +295,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 class Reporter:
-    """Write events to a pipe, one JSON object a line with the key `target`, `features`, `result` or `usage`."""
+    """Write events to a pipe, one JSON object a line: `target`, `features`, `result`, `usage` or `unreadable`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -309,6 +309,11 @@ class Reporter:
         for name, value in report.user_properties:
             if name == PROPERTY:
                 self.write("result", value)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Report a module that cannot be imported: without its cases the run would look complete."""
+        if report.failed:
+            self.write("unreadable", f"{report.nodeid} has no cases: {str(report.longrepr).splitlines()[-1]}")
 
 
 def _write(config: pytest.Config, kind: str, value: object) -> None:

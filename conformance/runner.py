@@ -118,7 +118,8 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
     """Run one target; return its report entry and whether the run was completed."""
     with tempfile.TemporaryFile() as output:  # pytest would block on a full pipe that is not read
         process, reader = _start(name, options, output)
-        version, results, is_complete = "unknown", [], True
+        version, is_complete = "unknown", True
+        results: list[CaseResult] = []
         features: dict[str, list[int]] = {}
         try:
             with os.fdopen(reader, "rb") as lines:
@@ -127,6 +128,8 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
                     version, features = event.get("target", version), event.get("features", features)
                     if "usage" in event:
                         raise UsageError(event["usage"])
+                    if "unreadable" in event and event["unreadable"] not in {case.message for case in results}:
+                        results.append(_suite_error(event["unreadable"]))  # each worker collects the module
                     if "result" in event:
                         results.append(msgspec.convert(event["result"], CaseResult))
                         if on_progress:

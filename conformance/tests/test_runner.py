@@ -1,6 +1,7 @@
 """An interrupted run keeps its results and is marked as incomplete."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -62,3 +63,17 @@ def descendants(pid: int) -> set[int]:
     except FileNotFoundError:
         return set()
     return {int(child) for child in listed}.union(*(descendants(int(child)) for child in listed))
+
+
+def test_a_module_that_cannot_be_imported_is_an_error_of_the_suite(tmp_path: Path) -> None:
+    """Without its cases the run would look complete: once it ended with `no case` and without a reason."""
+    (tmp_path / "test_broken.py").write_text("raise ValueError('no such clause')\n")
+    reader, writer = os.pipe()
+    command = [sys.executable, "-m", "pytest", "-p", "highwater.conformance.plugin", str(tmp_path), "-n", "2"]
+    arguments = ["--hw-target=reference:1", f"--hw-report-fd={writer}", "--override-ini=addopts="]
+    ended = subprocess.run([*command, *arguments], cwd=tmp_path, pass_fds=[writer], capture_output=True, check=False)
+    os.close(writer)
+    with os.fdopen(reader) as lines:
+        events = [json.loads(line) for line in lines]
+    messages = {event["unreadable"] for event in events if "unreadable" in event}
+    assert messages == {"test_broken.py has no cases: E   ValueError: no such clause"}, ended.stdout
