@@ -50,11 +50,14 @@ ELECTION_TYPES: Final = (PREFERRED, UNCLEAN)
 NOT_CONTROLLER_ERRORS: Final = (ControllerMovedError, StoreLostError)
 
 
-def _unknown_election(body: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Return INVALID_REQUEST for every requested partition, as ElectLeadersRequest.getErrorResponse."""
-    code, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {body.election_type}"
+def _refuse_election(request: Request, code: ErrorCode, message: str | None = None) -> ElectLeadersResponse:
+    """Return an error for every requested partition, and from version 1 on for the whole request, too.
+
+    As ElectLeadersRequest.getErrorResponse; version 0 has no error code of the whole.
+    """
+    body: ElectLeadersRequest = request.body
     return ElectLeadersResponse(
-        error_code=code if body.topic_partitions != () else ErrorCode.NONE,
+        error_code=code if request.api_version >= 1 else ErrorCode.NONE,
         replica_election_results=tuple(
             ReplicaElectionResult(
                 topic=topic.topic,
@@ -128,8 +131,8 @@ class ControllerHandlers:
     async def elect_leaders(self, request: Request) -> ElectLeadersResponse:
         body: ElectLeadersRequest = request.body
         everywhere = body.topic_partitions is None
-        if body.election_type not in ELECTION_TYPES:
-            return _unknown_election(body)
+        if body.election_type not in ELECTION_TYPES and body.topic_partitions != ():
+            return _refuse_election(request, ErrorCode.INVALID_REQUEST, f"Unknown election type {body.election_type}")
         try:
             term = self._term()
             states = term.controller_context.cluster.states
@@ -145,7 +148,7 @@ class ControllerHandlers:
                 )
             results = {key: self._election_error(term, key, changed, body.election_type) for key in requested}
         except NOT_CONTROLLER_ERRORS:
-            return ElectLeadersResponse(error_code=ErrorCode.NOT_CONTROLLER)
+            return _refuse_election(request, ErrorCode.NOT_CONTROLLER)
         reported = {
             key: code for key, code in results.items() if not (everywhere and code is ErrorCode.ELECTION_NOT_NEEDED)
         }
