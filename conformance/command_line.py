@@ -23,7 +23,8 @@ FEATURES: Final = {
     "transactions": ("TXN", "IDM"),
     "replication": ("REP", "CTL"),
     "admin": ("ADM", "QTA"),
-    "security": ("SEC",),
+    "security": ("SEC", "ACL"),
+    "share-groups": ("SHR",),
     "zookeeper-groups": ("ZKR",),
 }
 """The areas of the clauses of each feature."""

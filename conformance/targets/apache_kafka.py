@@ -45,6 +45,7 @@ SMALL: Final[Mapping[str, object]] = {
     "share.coordinator.state.topic.num.partitions": 1,
     "share.coordinator.state.topic.min.isr": 1,
     "group.initial.rebalance.delay.ms": 0,
+    "group.share.min.record.lock.duration.ms": 1000,
     "log.initial.task.delay.ms": 500,  # until retention is checked for the first time
 }
 QUICK_KRAFT: Final[Mapping[str, object]] = {
@@ -56,6 +57,11 @@ QUICK_KRAFT: Final[Mapping[str, object]] = {
     "controller.socket.timeout.ms": 5000,  # until a broker gives up on a paused controller
 }
 QUICK_ZOOKEEPER: Final[Mapping[str, object]] = {"zookeeper.session.timeout.ms": 4500, "delete.topic.enable": "true"}
+AUTHORIZER: Final[Mapping[str, object]] = {  # nothing is denied until a case says so
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",  # the listener without login, on which the suite changes the lists
+}
 REPLICATED: Final = (
     "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
     "share.coordinator.state.topic.replication.factor", "default.replication.factor",
@@ -201,6 +207,7 @@ class ApacheKafka:
         user = f'username="{self._login.user}" password="{self._login.password}"'
         return {
             **QUICK_KRAFT,
+            **AUTHORIZER,
             "process.roles": "broker,controller",
             "node.id": number + 1,
             "controller.quorum.voters": voters,
