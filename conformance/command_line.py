@@ -25,6 +25,7 @@ FEATURES: Final = {
     "admin": ("ADM", "QTA"),
     "security": ("SEC", "ACL"),
     "share-groups": ("SHR",),
+    "streams-groups": ("STR",),
     "zookeeper-groups": ("ZKR",),
 }
 """The areas of the clauses of each feature."""

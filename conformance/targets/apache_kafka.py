@@ -46,6 +46,7 @@ SMALL: Final[Mapping[str, object]] = {
     "share.coordinator.state.topic.min.isr": 1,
     "group.initial.rebalance.delay.ms": 0,
     "group.share.min.record.lock.duration.ms": 1000,
+    "group.streams.initial.rebalance.delay.ms": 0,
     "log.initial.task.delay.ms": 500,  # until retention is checked for the first time
 }
 QUICK_KRAFT: Final[Mapping[str, object]] = {

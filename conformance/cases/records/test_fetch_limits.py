@@ -104,7 +104,7 @@ def test_zstd_is_not_for_readers_before_version_10(cluster: Cluster) -> None:
     topic = cluster.create_topic(configs={"compression.type": "zstd"})
     leader = cluster.leader(topic)
     leader.need(FetchRequest, 9)
-    leader.produce(topic, batch(b"v"))
+    expect("error code of Produce", 0, leader.produce(topic, batch(b"v")).error_code)
     expect("error code", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, leader.fetch(topic, 0, version=9).error_code)
 
 

@@ -1,6 +1,7 @@
 """For each API key a request that any broker can answer in every version and that changes nothing.
 
-Requests between controller and brokers, requests that could harm a live cluster, and message sets are left out.
+Requests between controller and brokers, requests that could harm a live cluster, and message sets are left out; so is
+AddPartitionsToTxn, because Apache Kafka 4.3.1 never answers one without a transaction.
 """
 
 from typing import Any, Final
@@ -68,7 +69,6 @@ from highwater.reference.wire.messages.streams_groups import StreamsGroupDescrib
 from highwater.reference.wire.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from highwater.reference.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
@@ -113,7 +113,6 @@ REQUESTS: Final[tuple[Any, ...]] = (
     OffsetCommitRequest(group_id=UNUSED_GROUP),
     OffsetFetchRequest(topics=NO_TOPICS),
     FindCoordinatorRequest(),
-    AddPartitionsToTxnRequest(),
     AddOffsetsToTxnRequest(transactional_id=UNUSED_ID, group_id=UNUSED_GROUP),
     EndTxnRequest(transactional_id=UNUSED_ID),
     WriteTxnMarkersRequest(),
