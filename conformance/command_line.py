@@ -307,3 +307,23 @@ def diff_command(
     else:
         typer.echo("\n".join(comparison.lines(found)))
     raise typer.Exit(exit_code(found, strict=strict))
+
+
+def matrix_command(
+    runs: Annotated[list[Path], typer.Argument(help="Outputs of highwater conform --json.")],
+    html: Annotated[Path, typer.Option(help="The page to write.")] = Path(PAGE),
+) -> None:
+    """Publish stored runs as one page: the newest run of each target beside the others, and the history of each.
+
+    Example: highwater conform localhost:9092 --json > runs/$(date +%F).json; highwater matrix runs/*.json
+    """
+    from highwater.conformance.report import read_report
+    from highwater.conformance.reports.files import make_parent_folder
+    from highwater.conformance.reports.history import merge_runs
+    from highwater.conformance.reports.page import page
+
+    make_parent_folder(html)
+    report, history = merge_runs([read_report(path) for path in runs])
+    html.write_text(page(report, history), encoding="utf-8")
+    counted = sum(len(past.runs) for past in history)
+    typer.echo(f"{html}: {len(history)} targets, {counted} runs")

@@ -47,6 +47,7 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
             "Run the conformance suite on one or more brokers.", "ConformCommand",
         ),
         Command("diff", f"{CASES}:diff_command", "Compare two runs of the conformance suite."),
+        Command("matrix", f"{CASES}:matrix_command", "Publish stored runs of the suite as one page with history."),
         Command(
             "fuzz", f"{WIRE}:fuzz_command",
             "Fuzz a broker's wire protocol; save each finding as a replayable folder.",

@@ -58,7 +58,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare(before: Report, after: Report) -> Comparison:
     """Compare two runs. A single target on each side is a pair, else names are matched; UsageError without a pair."""
     pairs = _pairs(before.targets, after.targets)
-    found = [difference for old, new in pairs for difference in _differences(old, new)]
+    found = [difference for old, new in pairs for difference in differences_of(old, new)]
     found.sort(key=lambda difference: list(Change).index(difference.change))
     empty = [f"{target.target} has a run without cases" for pair in pairs for target in pair if not target.cases]
     return Comparison(differences=found, remarks=[*_remarks(before, after), *empty], is_empty=bool(empty))
@@ -105,7 +105,8 @@ def _value_text(value: object) -> str:
     return str(value or "none")
 
 
-def _differences(before: TargetReport, after: TargetReport) -> Iterator[Difference]:
+def differences_of(before: TargetReport, after: TargetReport) -> Iterator[Difference]:
+    """Yield the cases whose verdict changed between two runs of a target."""
     old, new = ({result.case: result.verdict for result in target.cases} for target in (before, after))
     messages = {result.case: result.message for result in after.cases}
     name = " -> ".join(dict.fromkeys([before.target, after.target]))

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from highwater.conformance.exchange import ReportedEvent, newest_events
 from highwater.conformance.report import Report, TargetReport
+from highwater.conformance.reports.history import History
 from highwater.conformance.reports.matrix import (
     DECIDED,
     Row,
@@ -67,7 +68,7 @@ class FailureGroup:
         return self.known.link if self.known and WEB.match(self.known.link) else ""
 
 
-def page(report: Report) -> str:
+def page(report: Report, history: Sequence[History] = ()) -> str:
     environment = Environment(
         loader=PackageLoader("highwater.conformance"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -78,7 +79,7 @@ def page(report: Report) -> str:
     areas = [(area, list(members)) for area, members in groupby(clauses, key=lambda clause: clause["area"])]
     return environment.get_template("matrix.html.j2").render(
         run=report.run, areas=areas, targets=[_target(target) for target in report.targets],
-        levels=("MUST", "SHOULD", "MAY"), verdicts=[verdict.value for verdict in CaseVerdict],
+        history=history, levels=("MUST", "SHOULD", "MAY"), verdicts=[verdict.value for verdict in CaseVerdict],
     )  # fmt: skip
 
 

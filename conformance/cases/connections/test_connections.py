@@ -22,6 +22,7 @@ from highwater.reference.wire.registry import APIS, api_of
 MANY = 100
 WAIT_MS = 300
 PIECE = 1_000
+OVERHEAD = 1000
 LARGE = 500_000
 
 
@@ -70,9 +71,10 @@ def test_a_request_behind_one_that_waits_is_answered_later(leader: Broker, topic
 
 @clause("FRM-3", "large")
 @defect(OneSegment())
-def test_a_large_frame_comes_in_pieces(leader: Broker, topic: Topic) -> None:
+def test_a_large_frame_comes_in_pieces(cluster: Cluster, leader: Broker, topic: Topic) -> None:
     version = leader.version_of(ProduceRequest)
-    value = bytes(range(256)) * (LARGE // 256)
+    size = cluster.within(LARGE + OVERHEAD, at_most="message_max_bytes") - OVERHEAD
+    value = bytes(range(256)) * (size // 256)
     frame = encode_request(produce_request(topic, batch(value)), version, 7, CLIENT_ID)
     for start in range(0, len(frame), PIECE):
         leader.send_bytes(frame[start : start + PIECE], what="<- part of a frame")
