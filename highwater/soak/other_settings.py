@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.conformance.runner import Options, run_suite
+from highwater.conformance.runner import Interrupted, Options, run_suite
 from highwater.conformance.targets.apache_kafka import ApacheKafka
 from highwater.conformance.verdicts import BROKEN, UNDECIDED, expected_by, known_expectations, results_of
 from highwater.errors import ExitCode
@@ -73,6 +73,14 @@ def main() -> int:
     parser.add_argument("--clause", nargs="+", default=[], help="only these clauses, as in `highwater conform`")
     parser.add_argument("--results", type=Path, default=Path("other-settings"), help="folder to keep results in")
     given = parser.parse_args()
+    try:
+        return _print_results(given)
+    except Interrupted:
+        print(f"interrupted; the finished runs are in {given.results}")
+        return ExitCode.UNDECIDED
+
+
+def _print_results(given: argparse.Namespace) -> int:
     wrong = 0
     for found in results(given.results, given.releases, given.configurations, Options(clauses=given.clause)):
         counts = ", ".join(f"{count} {verdict}" for verdict, count in found["verdicts"].items() if count)

@@ -1,4 +1,4 @@
-"""Access control lists: how they are kept, and what a user who is denied an operation is told."""
+"""Access control lists: how they are kept, and the error for a user who is denied an operation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -42,7 +42,7 @@ from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.security import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from highwater.reference.wire.registry import api_of
 
-NOBODY_ELSE = "User:hw-somebody"
+OTHER_USER = "User:hw-other"
 OTHER_HOST = "192.0.2.1"
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 OPERATIONS_SINCE = 8
@@ -98,7 +98,7 @@ def test_entries_are_described_as_they_were_created(cluster: Cluster, acls: Acls
     name = cluster.name()
     wanted = {
         acls.rule(TOPIC, name, READ),
-        acls.rule(TOPIC, name, WRITE, lists.ALLOW, principal=NOBODY_ELSE, host=OTHER_HOST),
+        acls.rule(TOPIC, name, WRITE, lists.ALLOW, principal=OTHER_USER, host=OTHER_HOST),
         acls.rule(TOPIC, name, ALL, resource_pattern_type=PREFIXED),
         acls.rule(lists.GROUP, name, READ),
     }
@@ -109,7 +109,7 @@ def test_entries_are_described_as_they_were_created(cluster: Cluster, acls: Acls
 DIFFERENCES: dict[str, tuple[str, str, Any]] = {
     "resource type": ("resource_type", "resource_type_filter", lists.GROUP),
     "pattern type": ("resource_pattern_type", "pattern_type_filter", PREFIXED),
-    "principal": ("principal", "principal_filter", NOBODY_ELSE),
+    "principal": ("principal", "principal_filter", OTHER_USER),
     "host": ("host", "host_filter", OTHER_HOST),
     "operation": ("operation", "operation", WRITE),
     "permission": ("permission_type", "permission_type", lists.ALLOW),
@@ -213,7 +213,7 @@ def assert_refused_once_denied(cluster: Cluster, acls: Acls, needed: Needed, top
 
 @clause("ACL-5")
 @pytest.mark.parametrize("needed", rows(OF_TOPICS))
-def test_who_is_denied_an_operation_on_a_topic_is_told(
+def test_who_is_denied_an_operation_on_a_topic_is_refused(
     cluster: Cluster, acls: Acls, topic: Topic, needed: Needed
 ) -> None:
     assert_refused_once_denied(cluster, acls, needed, topic)
@@ -221,7 +221,7 @@ def test_who_is_denied_an_operation_on_a_topic_is_told(
 
 @clause("ACL-6")
 @pytest.mark.parametrize("needed", rows(OF_GROUPS))
-def test_who_is_denied_an_operation_on_a_group_is_told(
+def test_who_is_denied_an_operation_on_a_group_is_refused(
     cluster: Cluster, acls: Acls, topic: Topic, needed: Needed
 ) -> None:
     assert_refused_once_denied(cluster, acls, needed, topic)
@@ -229,7 +229,7 @@ def test_who_is_denied_an_operation_on_a_group_is_told(
 
 @clause("ACL-7")
 @pytest.mark.parametrize("needed", rows(OF_TRANSACTIONS))
-def test_who_is_denied_an_operation_on_a_transactional_id_is_told(
+def test_who_is_denied_an_operation_on_a_transactional_id_is_refused(
     cluster: Cluster, acls: Acls, topic: Topic, needed: Needed
 ) -> None:
     assert_refused_once_denied(cluster, acls, needed, topic)
@@ -238,7 +238,7 @@ def test_who_is_denied_an_operation_on_a_transactional_id_is_told(
 @clause("ACL-8")
 @pytest.mark.defect(*(Reply(type(example(needed)), needed.path, 0) for needed in OF_CLUSTER.values()))
 @pytest.mark.cluster_fault
-def test_who_is_denied_the_cluster_is_told(cluster: Cluster, acls: Acls, topic: Topic) -> None:
+def test_who_is_denied_the_cluster_is_refused(cluster: Cluster, acls: Acls, topic: Topic) -> None:
     """Alone, because the user may do nothing with the cluster while this case runs."""
     names = names_of(cluster, topic)
     user = acls.connect()
@@ -265,17 +265,17 @@ def test_a_prefix_applies_to_every_name_that_begins_with_it(cluster: Cluster, ac
     expect("error code outside the prefix", 0, produce_error(acls, outside))
 
 
-@clause("ACL-9", "everybody")
-@defect(Request(CreateAclsRequest, "creations.principal", NOBODY_ELSE))
-def test_everybody_is_also_the_user(cluster: Cluster, acls: Acls, topic: Topic) -> None:
-    acls.deny(TOPIC, topic.name, WRITE, principal=lists.EVERYBODY)
+@clause("ACL-9", "all users")
+@defect(Request(CreateAclsRequest, "creations.principal", OTHER_USER))
+def test_an_entry_for_all_users_applies_to_the_user(cluster: Cluster, acls: Acls, topic: Topic) -> None:
+    acls.deny(TOPIC, topic.name, WRITE, principal=lists.ALL_USERS)
     cluster.eventually("the refusal", lambda: produce_error(acls, topic) == REFUSED)
 
 
 @clause("ACL-9", "other principal")
-@defect(Request(CreateAclsRequest, "creations.principal", lists.EVERYBODY))
+@defect(Request(CreateAclsRequest, "creations.principal", lists.ALL_USERS))
 def test_an_entry_for_another_user_denies_nothing(acls: Acls, topic: Topic) -> None:
-    acls.deny(TOPIC, topic.name, WRITE, principal=NOBODY_ELSE)
+    acls.deny(TOPIC, topic.name, WRITE, principal=OTHER_USER)
     acls.allow(TOPIC, topic.name, WRITE)
     expect("error code", 0, produce_error(acls, topic))
 
@@ -300,7 +300,7 @@ def test_a_denial_outweighs_an_allowance(cluster: Cluster, acls: Acls, topic: To
 @clause("ACL-10", "only others")
 @defect(Reply(ProduceRequest, "responses.partition_responses.error_code", 0))
 def test_what_is_allowed_to_others_only_is_refused(cluster: Cluster, acls: Acls, topic: Topic) -> None:
-    acls.allow(TOPIC, topic.name, WRITE, principal=NOBODY_ELSE)
+    acls.allow(TOPIC, topic.name, WRITE, principal=OTHER_USER)
     cluster.eventually("the refusal", lambda: produce_error(acls, topic) == REFUSED)
 
 
@@ -320,7 +320,7 @@ def test_who_may_do_more_may_also_describe(cluster: Cluster, acls: Acls, topic: 
 
 @clause("ACL-12")
 @defect(Reply(MetadataRequest, "topics.error_code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-def test_a_refusal_does_not_tell_whether_the_topic_exists(cluster: Cluster, acls: Acls, topic: Topic) -> None:
+def test_a_refusal_does_not_show_whether_the_topic_exists(cluster: Cluster, acls: Acls, topic: Topic) -> None:
     missing = cluster.name()
     acls.deny(TOPIC, topic.name, ALL)
     acls.deny(TOPIC, missing, ALL)
@@ -356,7 +356,7 @@ def test_the_list_of_all_offsets_leaves_out_topics_that_may_not_be_described(
 
 @clause("ACL-13")
 @defect(Request(MetadataRequest, "include_topic_authorized_operations", False))
-def test_operations_that_are_allowed_are_told_on_request(acls: Acls, topic: Topic) -> None:
+def test_operations_that_are_allowed_are_returned_on_request(acls: Acls, topic: Topic) -> None:
     acls.put(acls.rule(TOPIC, topic.name, ALL, lists.ALLOW), acls.rule(TOPIC, topic.name, WRITE))
     with acls.connect() as user:
         version = max(OPERATIONS_SINCE, user.version_of(MetadataRequest, OPERATIONS_SINCE))

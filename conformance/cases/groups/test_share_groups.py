@@ -96,11 +96,13 @@ def test_a_join_without_what_it_needs_is_refused(group: ShareGroup, fields: dict
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        pytest.param({"member_id": "somebody"}, ErrorCode.UNKNOWN_MEMBER_ID, id="unknown member"),
+        pytest.param({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID, id="unknown member"),
         pytest.param({"member_epoch": 1 << 20}, ErrorCode.FENCED_MEMBER_EPOCH, id="newer epoch"),
     ],
 )
-def test_a_heartbeat_of_nobody_is_refused(group: ShareGroup, fields: dict[str, Any], expected: int) -> None:
+def test_a_heartbeat_of_an_unknown_member_or_epoch_is_refused(
+    group: ShareGroup, fields: dict[str, Any], expected: int
+) -> None:
     member = group.reader()
     expect("error code", expected, member.heartbeat(**fields).error_code)
 

@@ -125,11 +125,13 @@ def test_a_join_without_what_it_needs_is_refused(member: StreamsMember, fields: 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        pytest.param({"member_id": "somebody"}, ErrorCode.UNKNOWN_MEMBER_ID, id="unknown member"),
+        pytest.param({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID, id="unknown member"),
         pytest.param({"member_epoch": 1 << 20}, ErrorCode.FENCED_MEMBER_EPOCH, id="newer epoch"),
     ],
 )
-def test_a_heartbeat_of_nobody_is_refused(member: StreamsMember, fields: dict[str, Any], expected: int) -> None:
+def test_a_heartbeat_of_an_unknown_member_or_epoch_is_refused(
+    member: StreamsMember, fields: dict[str, Any], expected: int
+) -> None:
     expect("error code", expected, joined(member).heartbeat(**fields).error_code)
 
 

@@ -28,7 +28,7 @@ ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = range(2, 9)
 DESCRIBE_CONFIGS, ALTER_CONFIGS = 10, 11
 DENY, ALLOW = 2, 3
 CLUSTER_NAME: Final = "kafka-cluster"
-EVERYBODY: Final = "User:*"
+ALL_USERS: Final = "User:*"
 ANYTHING: Final[dict[str, Any]] = {
     "resource_type_filter": ANY, "resource_name_filter": None, "pattern_type_filter": ANY, "principal_filter": None,
     "host_filter": None, "operation": ANY, "permission_type": ANY,
