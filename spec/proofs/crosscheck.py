@@ -32,7 +32,7 @@ SAMPLED: Final = 800
 STEPS: Final = """\
 ---- MODULE Sampled ----
 EXTENDS {core}, Sequences, TLC
-CONSTANTS {members}
+{members}
 VARIABLES number, moved
 Samples == <<
 {samples}
@@ -131,7 +131,7 @@ def _tla_steps(protocol: Protocol, states: Sequence[Function]) -> set[tuple[int,
     members = [name.strip() for group in MEMBERS.findall(settings) for name in group.split(",")]
     text = STEPS.format(
         core=core.stem,
-        members=", ".join(members),
+        members=f"CONSTANTS {', '.join(members)}" if members else "",
         samples=",\n".join(map(to_tla, states)),
         initial=" /\\ ".join(f"{name} = Samples[n].{name}" for name in names),
         record=", ".join(f"{name} |-> {name}" for name in names),

@@ -31,10 +31,15 @@ REFUSED = {
         *("WithholdClaimed", "HighestClaimWins", "ClaimsBearGeneration", "RevokeBeforeRejoin", "UnaffectedKeep"),
         *("DropOnLost", "ResetClaimOnLost", "MatchReplies"),
     ),
+    "sequence_window": (
+        *("RefuseSequenceGap", "RefuseUsedSequence", "BeginAtZero", "RememberBatches", "LimitInFlight"),
+        *("RetryKeepsSequence", "RebuildWindow", "ForgetTruncatedBatches", "AckAfterCommit"),
+    ),
 }
 QUICK = [
     *(("hw_truncation", "HwNeedsWholeIsr"), ("isr_commit", "IsrCas"), ("controller_failover", "BumpLeaderEpoch")),
     *(("eager_rebalance", "RevokeBeforeJoin"), ("cooperative_rebalance", "MatchReplies")),
+    ("sequence_window", "ForgetTruncatedBatches"),
 ]
 
 
