@@ -11,7 +11,7 @@ from highwater.spec.proofs.prove import Proof, Query
 
 PROTOCOLS: Final = (
     *("isr_commit", "hw_truncation", "controller_failover"),
-    *("eager_rebalance", "cooperative_rebalance", "sequence_window"),
+    *("eager_rebalance", "cooperative_rebalance", "sequence_window", "transactions"),
 )
 
 # Takes longer, and runs only with --research (research.py).

@@ -1,4 +1,4 @@
-"""The research proof: it takes longer than the six others, is reported separately, and never changes the exit code.
+"""The research proof: it takes longer than the seven others, is reported separately, and never changes the exit code.
 
 Three more results are reported with the proof: a counterexample to induction without its essential claim, the shortest
 run that loses a record if the fault budget is exceeded, and a bounded search that does not use the invariant.

@@ -26,7 +26,9 @@ def dropped(protocol: Protocol, guard: str) -> Drop:
     return next(drop for drop in protocol.drops if drop.guard == guard)
 
 
-@pytest.mark.parametrize("name", ["controller_failover", "eager_rebalance", "cooperative_rebalance", "sequence_window"])
+@pytest.mark.parametrize(
+    "name", ["controller_failover", "eager_rebalance", "cooperative_rebalance", "sequence_window", "transactions"]
+)
 def test_a_protocol_is_proved(name: str) -> None:
     queries: list[Query] = []
     protocol = load(name)
@@ -204,7 +206,7 @@ def test_the_invariant_holds_in_every_state_of_a_tiny_instance() -> None:
 
 
 def test_proof_and_tla_take_the_same_steps() -> None:
-    """The steps are equal, and differ with a guard off; `highwater spec prove` compares those of all six."""
+    """The steps are equal, and differ with a guard off; `highwater spec prove` compares those of all seven."""
     protocol = load("cooperative_rebalance")
     same = compare_steps(protocol, count=100)
     assert same.same
@@ -216,7 +218,7 @@ def test_proof_and_tla_take_the_same_steps() -> None:
 
 @pytest.mark.long
 def test_proof_and_tla_reach_the_same_states() -> None:
-    """The sets are equal, and differ with a guard off; `highwater spec prove --profile deep` compares all six."""
+    """The sets are equal, and differ with a guard off; `highwater spec prove --profile deep` compares all seven."""
     protocol = load("cooperative_rebalance")
     shorter = Finite(protocol.tiny.sizes, {sort: range(2) for sort in protocol.tiny.numbers})
     protocol = replace(protocol, tiny=shorter)

@@ -31,6 +31,11 @@ REFUSED = {
         *("WithholdClaimed", "HighestClaimWins", "ClaimsBearGeneration", "RevokeBeforeRejoin", "UnaffectedKeep"),
         *("DropOnLost", "ResetClaimOnLost", "MatchReplies"),
     ),
+    "transactions": (
+        *("InitBumpsEpoch", "InitAbortsOpen", "InitAwaitsMarkers", "AddAwaitsMarkers", "FenceStaleAdd"),
+        *("FenceStaleEndTxn", "VerifyBeforeAppend", "FenceStaleProduce", "CompleteAwaitsMarkers", "FenceStaleMarker"),
+        "MarkerNeedsNewEpoch",
+    ),
     "sequence_window": (
         *("RefuseSequenceGap", "RefuseUsedSequence", "BeginAtZero", "RememberBatches", "LimitInFlight"),
         *("RetryKeepsSequence", "RebuildWindow", "ForgetTruncatedBatches", "AckAfterCommit"),
@@ -39,7 +44,7 @@ REFUSED = {
 QUICK = [
     *(("hw_truncation", "HwNeedsWholeIsr"), ("isr_commit", "IsrCas"), ("controller_failover", "BumpLeaderEpoch")),
     *(("eager_rebalance", "RevokeBeforeJoin"), ("cooperative_rebalance", "MatchReplies")),
-    ("sequence_window", "ForgetTruncatedBatches"),
+    *(("sequence_window", "ForgetTruncatedBatches"), ("transactions", "FenceStaleEndTxn")),
 ]
 
 
