@@ -43,6 +43,11 @@ NOT_COORDINATING: Final = (14, 15, 16)
 DESCRIBE_GROUPS: Final = 15
 BATCHED_COORDINATORS: Final = 4
 TOPICS_BY_STATE: Final = 6
+USUAL: Final = (
+    ("log_message_timestamp_type", "message.timestamp.type", "CreateTime"),
+    ("compression_type", "compression.type", "producer"),
+)
+"""Settings of brokers, the configuration of topics that they are the default of, and the value that cases expect."""
 
 
 class Cluster:
@@ -162,7 +167,8 @@ class Cluster:
         """
         name = name or self.name()
         if 19 in self.advertised:
-            request = _create_request(name, partitions, self._replicas(replicas), configs or {}, assignment)
+            wanted = self._usual_configs() | (configs or {})
+            request = _create_request(name, partitions, self._replicas(replicas), wanted, assignment)
             created = only(self.call_controller(request).topics)
             if configs and created.error_code == INVALID_CONFIG:
                 raise Unsupported(f"the target rejects a topic with {configs}")
@@ -176,6 +182,11 @@ class Cluster:
         topic = self.topic(name, partition=partitions - 1)
         self.eventually(f"{name} in the Metadata of every broker", lambda: self._is_served(topic))
         return topic
+
+    def _usual_configs(self) -> dict[str, str]:
+        """Return what a topic needs to be as cases expect it where the broker has another default."""
+        reported = {config: (self.reported(setting), usual) for setting, config, usual in USUAL}
+        return {config: usual for config, (value, usual) in reported.items() if value not in (None, usual)}
 
     def _is_served(self, topic: Topic) -> bool:
         """Metadata may name a leader before that broker leads, and brokers learn of a new topic one after another."""

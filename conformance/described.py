@@ -24,6 +24,9 @@ NAMES: Final = {
     "offsets_retention_check_interval_ms": "offsets.retention.check.interval.ms",
     "replica_selector_class": "replica.selector.class",
     "auto_create_topics_enable": "auto.create.topics.enable",
+    "log_message_timestamp_type": "log.message.timestamp.type",
+    "compression_type": "compression.type",
+    "largest_message_bytes": "message.max.bytes",
 }
 """The settings that cases rely on, with their names in Apache Kafka."""
 

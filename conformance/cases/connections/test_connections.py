@@ -73,7 +73,7 @@ def test_a_request_behind_one_that_waits_is_answered_later(leader: Broker, topic
 @defect(OneSegment())
 def test_a_large_frame_comes_in_pieces(cluster: Cluster, leader: Broker, topic: Topic) -> None:
     version = leader.version_of(ProduceRequest)
-    size = cluster.within(LARGE + OVERHEAD, at_most="message_max_bytes") - OVERHEAD
+    size = cluster.within(LARGE + OVERHEAD, at_most="largest_message_bytes") - OVERHEAD
     value = bytes(range(256)) * (size // 256)
     frame = encode_request(produce_request(topic, batch(value)), version, 7, CLIENT_ID)
     for start in range(0, len(frame), PIECE):

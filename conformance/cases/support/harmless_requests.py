@@ -1,7 +1,8 @@
 """For each API key a request that any broker can answer in every version and that changes nothing.
 
-Requests between controller and brokers, requests that could harm a live cluster, and message sets are left out; so is
-AddPartitionsToTxn, because Apache Kafka 4.3.1 never answers one without a transaction.
+Requests between controller and brokers, requests that could harm a live cluster, and message sets are left out. So are
+AddPartitionsToTxn, which Apache Kafka 4.3.1 never answers if it has no transaction, and OffsetFetch, which 3.9.1 never
+answers if it has no group.
 """
 
 from typing import Any, Final
@@ -9,7 +10,6 @@ from typing import Any, Final
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetDeleteRequest,
-    OffsetFetchRequest,
 )
 from highwater.reference.wire.messages.configs import (
     AlterClientQuotasRequest,
@@ -111,7 +111,6 @@ REQUESTS: Final[tuple[Any, ...]] = (
     DeleteGroupsRequest(),
     DescribeClusterRequest(),
     OffsetCommitRequest(group_id=UNUSED_GROUP),
-    OffsetFetchRequest(topics=NO_TOPICS),
     FindCoordinatorRequest(),
     AddOffsetsToTxnRequest(transactional_id=UNUSED_ID, group_id=UNUSED_GROUP),
     EndTxnRequest(transactional_id=UNUSED_ID),
