@@ -65,6 +65,10 @@ class Guards:
     deletion_awaits_replicas: bool = True
     deletion_waits_for_reassignment: bool = True
 
+    # transactions
+    marker_needs_new_epoch: bool = True
+    answer_repeated_marker: bool = True
+
     # groups: the coordinator
     await_all_members: bool = True
     expire_unsynced_members: bool = True

@@ -124,14 +124,27 @@ class ProducerStates:
         expected = (last + 1) % SEQUENCE_MODULUS
         return ErrorCode.NONE if header.base_sequence == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> ErrorCode:
-        """Check that neither the producer epoch nor the coordinator epoch of a marker is outdated."""
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int, *, needs_new_epoch: bool) -> ErrorCode:
+        """Check that neither the producer epoch nor the coordinator epoch of a marker is outdated.
+
+        Under transaction version 2 the epoch of a marker is higher than that of its transaction (`needs_new_epoch`):
+        one with the same epoch is late, and would end the transaction after it (KIP-1228).
+        """
         entry = self.entries.get(header.producer_id)
-        if entry is not None and header.producer_epoch < entry.epoch:
+        if entry is None:
+            return ErrorCode.NONE
+        if header.producer_epoch < entry.epoch + needs_new_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if entry is not None and coordinator_epoch < entry.coordinator_epoch:
+        if coordinator_epoch < entry.coordinator_epoch:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
+
+    def repeats_marker(self, header: BatchHeader) -> bool:
+        """Return whether a marker of this epoch has ended the producer's last transaction here (KAFKA-19999)."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None or entry.transaction_start is not None:
+            return False
+        return entry.last_marker >= 0 and entry.epoch == header.producer_epoch and not entry.batches
 
     def last_marker(self, producer_id: int) -> int:
         """Return the offset of the producer's last marker, or -1; it changes when a transaction ends (KIP-890)."""

@@ -14,7 +14,7 @@ from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.replication.replica_manager import ReplicaManager
 from highwater.reference.storage.producer_state import Marker, marker_record
 from highwater.reference.transactions.states import TransactionState
-from highwater.reference.transactions.transaction import TopicPartition, Transaction
+from highwater.reference.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition, Transaction
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.transactions import (
     WritableTxnMarker,
@@ -27,7 +27,7 @@ from highwater.reference.wire.messages.transactions import (
 )
 from highwater.reference.wire.records import batch_headers, build_batch
 
-MARKERS_VERSION = 1
+MARKERS_VERSION = 2
 RETRY_MS = 50
 
 # The leader knows a later epoch of the producer or of the coordinator: this coordinator was replaced, so it stops.
@@ -79,12 +79,20 @@ class MarkerWriter:
             control=True,
         )
         ((_, header),) = batch_headers(batch)
-        error = partition.log.producers.check_marker(header, marker.coordinator_epoch)
-        if error is not ErrorCode.NONE:
-            return error
-        partition.append(batch, header)
-        error = await partition.committed(partition.log.log_end_offset, self._context.config.request_timeout_ms)
-        if error is ErrorCode.NONE and topic == OFFSETS_TOPIC:
+        guards, producers = self._context.guards, partition.log.producers
+        ends_version_2 = marker.transaction_version >= EPOCH_BUMP_VERSION
+        is_repeated = ends_version_2 and guards.answer_repeated_marker and producers.repeats_marker(header)
+        if not is_repeated:
+            needs_new_epoch = ends_version_2 and guards.marker_needs_new_epoch
+            error = producers.check_marker(header, marker.coordinator_epoch, needs_new_epoch=needs_new_epoch)
+            if error is not ErrorCode.NONE:
+                return error
+            partition.append(batch, header)
+        written = producers.last_marker(header.producer_id)
+        error = await partition.committed(written + 1, self._context.config.request_timeout_ms)
+        # Behind a marker that was repeated, the producer may meanwhile have begun the next transaction.
+        is_last = not is_repeated or producers.repeats_marker(header)
+        if error is ErrorCode.NONE and topic == OFFSETS_TOPIC and is_last:
             self._groups.end_transaction(number, marker.producer_id, committed=marker.transaction_result)
         return error
 
@@ -153,6 +161,7 @@ def _marker(transaction: Transaction, partitions: list[TopicPartition], coordina
         transaction_result=transaction.state is TransactionState.PREPARE_COMMIT,
         topics=tuple(WritableTxnMarkerTopic(name=name, partition_indexes=tuple(n)) for name, n in topics.items()),
         coordinator_epoch=coordinator_epoch,
+        transaction_version=transaction.client_version,
     )
 
 

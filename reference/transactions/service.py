@@ -68,7 +68,7 @@ class Transactions:
             "AddPartitionsToTxn": ServedApi(self._partitions.add_partitions, 0, 5),
             "AddOffsetsToTxn": ServedApi(self.coordinator.add_offsets, 0, 4),
             "EndTxn": ServedApi(self.coordinator.end_txn, 0, 5 if newest else 4),
-            "WriteTxnMarkers": ServedApi(self._writer.write, 1, 1, inter_broker=True),
+            "WriteTxnMarkers": ServedApi(self._writer.write, 1, 2, inter_broker=True),
             "TxnOffsetCommit": ServedApi(commits.commit, 0, 5 if newest else 4),
             "DescribeProducers": ServedApi(self._describe.producers, 0, 0),
             "DescribeTransactions": ServedApi(self._describe.transactions, 0, 0),

@@ -1,0 +1,103 @@
+"""Transaction markers that the case writes itself, like a coordinator whose request or response is late (KIP-1228)."""
+
+import struct
+
+import pytest
+
+from highwater.conformance.broker import LATEST, Broker, Topic, expect, only
+from highwater.conformance.cases.support.transactions import (
+    ABORT,
+    COMMIT,
+    NEW_END,
+    NEW_PRODUCE,
+    Transactional,
+    committed_values,
+    eventually_stable,
+    fetch_committed,
+)
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import GuardOff, Reply, Request, defect
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from highwater.reference.wire.records import batch_headers, decode_records
+
+VERSIONED = 2
+"""First version of WriteTxnMarkers that states the transaction version."""
+TRANSACTION_VERSION = 2
+ERROR = "markers.topics.partitions.error_code"
+
+
+def write_marker(leader: Broker, topic: Topic, producer: Transactional, *, commit: bool, epoch: int) -> int:
+    """Send the marker of a transaction of version 2 and return the error code of the partition."""
+    partition = WritableTxnMarkerTopic(name=topic.name, partition_indexes=(topic.partition,))
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id, producer_epoch=epoch, transaction_result=commit, topics=(partition,),
+        coordinator_epoch=coordinator_epoch(leader, topic), transaction_version=TRANSACTION_VERSION,
+    )  # fmt: skip
+    reply = leader.call(WriteTxnMarkersRequest(markers=(marker,)), leader.version_of(WriteTxnMarkersRequest, VERSIONED))
+    return int(only(only(only(reply.markers).topics).partitions).error_code)
+
+
+def coordinator_epoch(leader: Broker, topic: Topic) -> int:
+    """Return the epoch in the newest marker of the log."""
+    data = leader.fetch(topic, 0).records or b""
+    control = [position for position, header in batch_headers(data) if header.is_control]
+    value = only(tuple(decode_records(data, control[-1])[1])).value or b""
+    return int(struct.unpack_from(">hi", value)[1])
+
+
+def end_first(cluster: Cluster, leader: Broker, topic: Topic, producer: Transactional, *, commit: bool) -> None:
+    """Write a transaction of one record and end it; the marker then has the epoch of the next transaction."""
+    leader.version_of(WriteTxnMarkersRequest, VERSIONED)
+    producer.write(topic, 0, b"first", version=NEW_PRODUCE)
+    producer.end(commit=commit, version=NEW_END)
+    eventually_stable(cluster, leader, topic, 2)
+
+
+@clause("TXN-34")
+@defect(Reply(WriteTxnMarkersRequest, ERROR, 0), GuardOff("MarkerNeedsNewEpoch"))
+@pytest.mark.parametrize("commit", [COMMIT, ABORT], ids=["commit", "abort"])
+def test_a_marker_that_arrives_twice_does_not_end_the_next_transaction(
+    cluster: Cluster, topic: Topic, new_producer: Transactional, commit: bool
+) -> None:
+    leader = cluster.leader(topic)
+    end_first(cluster, leader, topic, new_producer, commit=commit)
+    new_producer.write(topic, 0, b"second", version=NEW_PRODUCE)
+    error = write_marker(leader, topic, new_producer, commit=commit, epoch=new_producer.epoch)
+    expect("error code", ErrorCode.INVALID_PRODUCER_EPOCH, error)
+    expect("last stable offset", 2, fetch_committed(leader, topic).last_stable_offset)
+    new_producer.end(commit=not commit, version=NEW_END)
+    eventually_stable(cluster, leader, topic, 4)
+    expect("committed values", True, committed_values(leader, topic) == ([b"first"] if commit else [b"second"]))
+
+
+@clause("TXN-35")
+@defect(Reply(WriteTxnMarkersRequest, ERROR, ErrorCode.INVALID_PRODUCER_EPOCH), GuardOff("AnswerRepeatedMarker"))
+def test_a_marker_may_be_sent_again(cluster: Cluster, topic: Topic, new_producer: Transactional) -> None:
+    leader = cluster.leader(topic)
+    end_first(cluster, leader, topic, new_producer, commit=COMMIT)
+    error = write_marker(leader, topic, new_producer, commit=COMMIT, epoch=new_producer.epoch)
+    expect("error code", 0, error)
+    new_producer.write(topic, 0, b"second", version=NEW_PRODUCE)
+    expect("committed values", True, committed_values(leader, topic) == [b"first"])
+    expect("the second transaction is open", True, is_open(leader, topic))
+
+
+def is_open(leader: Broker, topic: Topic) -> bool:
+    return fetch_committed(leader, topic).last_stable_offset < leader.list_offset(topic, LATEST).offset
+
+
+@clause("TXN-34", "own")
+@defect(Request(WriteTxnMarkersRequest, "markers.transaction_result", ABORT), Reply(WriteTxnMarkersRequest, ERROR, 47))
+def test_a_marker_of_the_open_transaction_ends_it(cluster: Cluster, topic: Topic, new_producer: Transactional) -> None:
+    leader = cluster.leader(topic)
+    end_first(cluster, leader, topic, new_producer, commit=ABORT)
+    new_producer.write(topic, 0, b"second", version=NEW_PRODUCE)
+    error = write_marker(leader, topic, new_producer, commit=COMMIT, epoch=new_producer.epoch + 1)
+    expect("error code", 0, error)
+    expect("committed values", True, committed_values(leader, topic) == [b"second"])
