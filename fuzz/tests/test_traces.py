@@ -42,7 +42,9 @@ PRODUCERS: Final = replace(WORK, replicas=2, group_members=0)
 
 
 # The traces of processes below cover the other models.
-@pytest.mark.parametrize("model", ["cooperative_rebalance", "hw_truncation", "controller_failover", "zk_rebalance"])
+@pytest.mark.parametrize(
+    "model", ["cooperative_rebalance", "hw_truncation", "controller_failover", "zk_rebalance", "transactions"]
+)
 def test_a_run_with_faults_is_a_behaviour_of_the_spec(tmp_path: Path, model: str) -> None:
     found = validate_steps(tmp_path, model, run_of(model))
     assert found.verdict is Verdict.VALID, (found.line, found.reason)
@@ -69,7 +71,10 @@ def test_a_missing_or_moved_line_is_detected(tmp_path: Path, model: str, how: st
         assert str(found.line) in words.partition(", ")[0]
 
 
-@pytest.mark.parametrize(("model", "how", "seed"), [("isr_commit", "changed", 0), ("eager_rebalance", "changed", 0)])
+@pytest.mark.parametrize(
+    ("model", "how", "seed"),
+    [("isr_commit", "changed", 0), ("eager_rebalance", "changed", 0), ("transactions", "changed", 0)],
+)
 def test_the_model_detects_a_changed_line(tmp_path: Path, model: str, how: str, seed: int) -> None:
     steps, words = mutated_trace(model, how, seed)
     found = validate_steps(tmp_path, model, renumber(steps))

@@ -27,6 +27,7 @@ RUNS: Final = {
     "hw_truncation": ("HwWaitsForProposed", "t-0", 300),
     "controller_failover": ("MoveLeaderToTarget", "t-0", 5_000),
     "zk_rebalance": ("ClaimIfFree", "old-group", 200),
+    "transactions": ("EndTxnBumpsEpoch", "producer 0", 300),
 }
 Mutation = Callable[[random.Random, Layout, list[Step]], str]
 

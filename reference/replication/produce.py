@@ -10,6 +10,7 @@ from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.replication.replica_manager import ReplicaManager
 from highwater.reference.replication.validation import BatchValidator, RefusedBatchError
 from highwater.reference.topics import INTERNAL_TOPICS
+from highwater.reference.transactions.tracing import trace_record
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -114,6 +115,8 @@ class ProduceHandler:
             error = await partition.committed(end_offset, body.timeout_ms)
             if error is not ErrorCode.NONE:
                 self._context.meters.mark("FailedProduceRequestsPerSec")
+            elif repeated is None and header.is_transactional:
+                trace_record(self._context, topic, data.index, header)
         return PartitionProduceResponse(
             index=data.index,
             error_code=error,

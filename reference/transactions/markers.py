@@ -14,6 +14,7 @@ from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.replication.replica_manager import ReplicaManager
 from highwater.reference.storage.producer_state import Marker, marker_record
 from highwater.reference.transactions.states import TransactionState
+from highwater.reference.transactions.tracing import trace_marker
 from highwater.reference.transactions.transaction import EPOCH_BUMP_VERSION, TopicPartition, Transaction
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.transactions import (
@@ -92,6 +93,11 @@ class MarkerWriter:
         error = await partition.committed(written + 1, self._context.config.request_timeout_ms)
         # Behind a marker that was repeated, the producer may meanwhile have begun the next transaction.
         is_last = not is_repeated or producers.repeats_marker(header)
+        if error is ErrorCode.NONE and is_last:
+            trace_marker(
+                self._context, topic, number, header,
+                committed=marker.transaction_result, coordinator_epoch=marker.coordinator_epoch,
+            )  # fmt: skip
         if error is ErrorCode.NONE and topic == OFFSETS_TOPIC and is_last:
             self._groups.end_transaction(number, marker.producer_id, committed=marker.transaction_result)
         return error

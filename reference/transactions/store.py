@@ -10,6 +10,7 @@ from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.storage.log import Log
 from highwater.reference.transactions.records import pack_key, pack_value, unpack_key, unpack_value
 from highwater.reference.transactions.states import TABLE, TransactionState
+from highwater.reference.transactions.tracing import LOADED, trace_transition
 from highwater.reference.transactions.transaction import Transaction
 from highwater.reference.wire.errors import DecodeError, ErrorCode
 from highwater.reference.wire.records import batch_headers, build_batch
@@ -80,6 +81,8 @@ class TransactionStore:
             return
         self._owned[partition.partition] = partition
         self.entries.update(loaded)
+        for entry in loaded.values():
+            trace_transition(self._context, entry.current, LOADED)
         self.on_loaded(list(loaded.values()))
 
     # -- writing ---------------------------------------------------------------------------------
@@ -94,6 +97,7 @@ class TransactionStore:
         entry.pending = None
         if error is ErrorCode.NONE:
             entry.current = next_state
+            trace_transition(self._context, next_state)
         return error
 
     async def remove(self, entry: Entry) -> None:

@@ -95,7 +95,6 @@ IsNext(sequence) ==
          /\ RefuseUsedSequence => sequence > Last
 
 Store(request) ==
-    /\ request \in requests
     /\ ~InWindow(request.sequence) /\ IsNext(request.sequence)
     /\ log' = log \o <<request>>
     /\ window' = Remembered(window \o <<request.sequence>>)
@@ -103,7 +102,6 @@ Store(request) ==
 
 \* The response to the first copy or to a repeated one, which the leader recognises.
 Acknowledge(request) ==
-    /\ request \in requests /\ request.batch \notin acked
     /\ InWindow(request.sequence)
     /\ AckAfterCommit => \E n \in 1 .. committed : log[n].sequence = request.sequence
     /\ acked' = acked \union {request.batch}
