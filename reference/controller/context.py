@@ -166,9 +166,10 @@ class ControllerContext:
         """Decide a new state for each partition, persist it, then announce it; return the partitions written.
 
         `decide` returns None to leave a partition unchanged. After a version conflict the stored state is read again
-        and `decide` is called again: a leader may have changed its ISR in the meantime.
+        and `decide` is called again: a leader may have changed its ISR in the meantime. If nothing is left to change,
+        the brokers still need the state that was read: its event from the store will bring nothing new.
         """
-        remaining, changed = list(keys), list[Key]()
+        remaining, changed, read = list(keys), list[Key](), set[Key]()
         while remaining:
             proposed = {key: new for key in remaining if (new := self._propose(key, decide)) is not None}
             if not self.broker_context.guards.persist_before_send:
@@ -179,10 +180,12 @@ class ControllerContext:
             changed += written
             if stale:
                 await self.sleep(RETRY_MS)
-                for key, state in (await read_states(self.store, stale)).items():
-                    self.record_state(key, state)
+                found = await read_states(self.store, stale)
+                read.update(key for key, state in found.items() if self.record_state(key, state))
                 self.check_active()
             remaining = [key for key in stale if key in self.cluster.states]
+        if unannounced := sorted(read.difference(changed)):
+            self.send_update_metadata(unannounced, self.cluster.brokers)
         return changed
 
     def _propose(self, key: Key, decide: Decision) -> PartitionState | None:
