@@ -241,14 +241,19 @@ class Log:
         """Append the complete batches of a fetch response unchanged; return the number of records.
 
         A truncated last batch is ignored. Batches below the log end are skipped, so a repeated response is harmless.
+        The leader's log start may be in the middle of a batch: then an empty log restarts at the batch's base offset
+        and keeps its log start, as in Partition.appendRecordsToFollowerOrFutureReplica.
         Raises CorruptBatchError for a wrong CRC or an overlap with the log.
         """
         count = 0
         for position, header in entries(data):
             if header.last_offset < self.log_end_offset:
                 continue
-            if not entry_crc_valid(data, position, header) or header.base_offset < self.log_end_offset:
+            overlaps, is_empty = header.base_offset < self.log_end_offset, self.log_start_offset == self.log_end_offset
+            if not entry_crc_valid(data, position, header) or (overlaps and not is_empty):
                 raise CorruptBatchError(f"{self.folder}: bad batch at offset {header.base_offset}")
+            if overlaps:
+                self.truncate_fully(header.base_offset, self.log_start_offset)
             self._append(data[position : position + header.size], header)
             count += header.last_offset_delta + 1
         return count
@@ -395,12 +400,15 @@ class Log:
         self._restore_producers(self.log_end_offset)
         return True
 
-    def truncate_fully(self, offset: int) -> None:
-        """Delete all segments and restart the log at `offset`, because the leader's log starts past this log's end."""
+    def truncate_fully(self, offset: int, log_start_offset: int = -1) -> None:
+        """Delete all segments and restart the log at `offset`, because the leader's log starts past this log's end.
+
+        `log_start_offset` is greater if the records from `offset` on have been deleted within a batch.
+        """
         while self.segments:
             self._drop_last_segment()
-        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
-        self._flush_end = offset
+        self.log_end_offset = self.recovery_point = self._flush_end = offset
+        self.log_start_offset = max(offset, log_start_offset)
         self.cleaned_until = min(self.cleaned_until, offset)
         self.epochs = LeaderEpochCache()
         self.epochs.dirty = True

@@ -130,6 +130,26 @@ def test_a_follower_appends_whole_batches_once(fs: FileSystem) -> None:
     assert follower.epochs.entries == leader.epochs.entries
 
 
+def test_an_empty_follower_starts_in_the_middle_of_a_batch(fs: FileSystem) -> None:
+    """The log start of its leader is there after DeleteRecords; without this the follower could never go on."""
+    leader, follower = Log(fs, "t-0", SMALL), Log(fs, "u-0", SMALL)
+    append(leader, "v0", "v1", "v2")
+    append(leader, "v3")
+    data = leader.read(0, 1 << 20, 4, at_least_one=True)
+    follower.truncate_fully(1)
+    assert follower.append_as_follower(data) == 4
+    assert (follower.log_start_offset, follower.log_end_offset) == (1, 4)
+    assert values(follower, 1) == ["v1", "v2", "v3"]
+
+
+def test_a_follower_with_records_refuses_a_batch_that_overlaps_them(fs: FileSystem) -> None:
+    leader, follower = Log(fs, "t-0", SMALL), Log(fs, "u-0", SMALL)
+    append(leader, "v0", "v1", "v2")
+    append(follower, "other")
+    with pytest.raises(CorruptBatchError):
+        follower.append_as_follower(leader.read(0, 1 << 20, 3, at_least_one=True))
+
+
 def test_a_follower_refuses_a_bad_checksum_and_an_offset_gap(fs: FileSystem) -> None:
     leader = filled(fs)
     data = bytearray(leader.read(0, 1 << 20, 4, at_least_one=True))
