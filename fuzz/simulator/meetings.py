@@ -20,9 +20,9 @@ class Meetings:
     def __init__(self, load: Load) -> None:
         self._loads = loads_of(load)
         self._until_ms: dict[str, int] = {}
-        self._active: frozenset[str] = frozenset()
         self._changes_ms = 0  # when the next fault ends
         self._requests: dict[frozenset[str], set[type]] = {}
+        self._sent: set[type] = set()  # those of `_requests` for the faults of this time
 
     def began(self, fault: str, now_ms: int, for_ms: int) -> None:
         """Note that a fault begins."""
@@ -33,11 +33,12 @@ class Meetings:
         """Note that a client or a broker sends a request."""
         if now_ms >= self._changes_ms:
             self._update(now_ms)
-        self._requests.setdefault(self._active, set()).add(request)
+        self._sent.add(request)
 
     def _update(self, now_ms: int) -> None:
         lasting = {fault: end_ms for fault, end_ms in self._until_ms.items() if end_ms > now_ms}
-        self._active, self._changes_ms = frozenset(lasting), min(lasting.values(), default=1 << 62)
+        self._sent = self._requests.setdefault(frozenset(lasting), set())
+        self._changes_ms = min(lasting.values(), default=1 << 62)
 
     def pairs(self) -> set[Pair]:
         """Return the pairs, in the order fault, kind of clients, request."""

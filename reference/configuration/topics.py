@@ -22,13 +22,17 @@ class TopicConfigs:
     def __init__(self, broker: BrokerConfigs) -> None:
         self._broker = broker
         self._topics: dict[str, dict[str, str]] = {}
+        self._log_configs: dict[str, LogConfig] = {}  # of the topics that were asked for since their last change
         self.defaults: dict[str, str] = {}
         """Every topic setting with its value for a topic without overrides."""
         self.refresh_defaults()
 
     def refresh_defaults(self) -> None:
         """Read the settings of the broker again, after a change."""
-        self.defaults = {name: self._default_layers(name)[0].value for name in SETTINGS}
+        defaults = {name: self._default_layers(name)[0].value for name in SETTINGS}
+        if defaults != self.defaults:
+            self.defaults = defaults
+            self._log_configs.clear()
 
     def _default_layers(self, name: str) -> list[Layer]:
         setting = SETTINGS[name]
@@ -70,7 +74,12 @@ class TopicConfigs:
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the settings of a topic's log; a value that is not a number is replaced by the default."""
+        found = self._log_configs.get(topic)
+        if found is None:
+            found = self._log_configs[topic] = self._read_log_config(topic)
+        return found
 
+    def _read_log_config(self, topic: str) -> LogConfig:
         def number(key: str) -> int:
             return int(self._number(topic, key, int))
 
@@ -105,6 +114,7 @@ class TopicConfigs:
         reply = await store.get(config_path(topic))
         if reply.data:
             self._topics[topic] = parsed(from_json(reply.data))
+            self._log_configs.pop(topic, None)
 
     async def on_event(self, store: StoreClient, event: WatchEvent) -> None:
         if not event.path.startswith(ROOT + "/"):
@@ -112,6 +122,7 @@ class TopicConfigs:
         topic = event.path.removeprefix(ROOT + "/")
         if event.kind == "deleted":
             self._topics.pop(topic, None)
+            self._log_configs.pop(topic, None)
         else:
             await self.refresh(store, topic)
 

@@ -137,7 +137,9 @@ class Session:
         for topic in responses:
             parts = [data for data in topic.partitions if self._update_and_check(topic.topic, data)]
             if parts:
-                changed.append(replace(topic, partitions=tuple(parts)))
+                changed.append(
+                    topic if len(parts) == len(topic.partitions) else replace(topic, partitions=tuple(parts))
+                )
         return tuple(changed)
 
     def close(self) -> None:

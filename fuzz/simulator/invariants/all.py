@@ -74,7 +74,7 @@ class Invariants:
             for key in keys
         }
         self._controller_epochs: dict[int, tuple[int, int]] = {}  # broker -> life, accepted controller epoch
-        self._replica_states: dict[int, tuple[int, list[ReplicaState]]] = {}  # broker -> life, states of its replicas
+        self._replica_states: dict[int, tuple[int, list[ReplicaState | None]]] = {}  # broker -> life, its replicas
         self._partitions = list(self.partitions.items())
         self.stored = StoredState(cluster, keys, self.situations, self.violated, self._stored)
         self.group = (
@@ -157,24 +157,28 @@ class Invariants:
             self.group.member_changed()
 
     def _check_replicas(self, host: Host, broker_id: int, replicas: Mapping[tuple[str, int], Partition]) -> None:
-        """Check the replicas whose state has changed; most events change none."""
-        states: list[ReplicaState] = [
+        """Check the replicas whose state has changed; most events change none.
+
+        Only the partitions that are known are looked at: probes create many others.
+        """
+        states: list[ReplicaState | None] = [
             (replica, replica.log.log_end_offset, replica.high_watermark, replica.leader_epoch, replica.role,
              replica.isr, replica.proposed_isr)
-            for replica in replicas.values()
+            if (replica := replicas.get(key)) is not None
+            else None
+            for key in self.partitions
         ]  # fmt: skip
         if self._replica_states.get(broker_id) == (host.life, states):
             return
         self._replica_states[broker_id] = host.life, states
-        state_of = dict(zip(replicas, states, strict=True))
-        for key, partition in self._partitions:
+        for (key, partition), state in zip(self._partitions, states, strict=True):
             last = partition.replicas.get(broker_id)
-            if key not in state_of:
+            if state is None:
                 if last is not None:
                     partition.removed(host, broker_id)
-            elif last is None or last.state != state_of[key]:
+            elif last is None or last.state != state:
                 replica = replicas[key]
-                partition.update(host, broker_id, replica, state_of[key])
+                partition.update(host, broker_id, replica, state)
                 if self._clients.transactional and key[0] == TOPIC and replica.role is Role.LEADER:
                     self.transactions.update(key[1], replica)
 

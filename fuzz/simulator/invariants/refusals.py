@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from highwater.fuzz.simulator.invariants.violations import SituationCounts
-from highwater.reference.effects import Request
+from highwater.reference.effects import Request, Response
 from highwater.reference.store.messages import StoreReply
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetCommitResponse
@@ -85,17 +85,16 @@ REFUSALS: Final[dict[type, tuple[Errors, Situations]]] = {
 
 def record_refusals(situations: SituationCounts, message: Any) -> None:
     """Count the situations that a message shows when it is sent."""
-    if isinstance(message, StoreReply):
-        if message.error == "BadVersion":
-            situations.add("fenced store write")
-        return
-    body = getattr(message, "body", None)
-    refusal = REFUSALS.get(type(body))
-    if refusal is not None:
-        errors, names = refusal
-        for error in errors(body):
-            if error in names:
-                situations.add(names[error])
-    elif isinstance(message, Request) and isinstance(body, WriteTxnMarkersRequest):
-        for marker in body.markers:
-            situations.add("commit marker" if marker.transaction_result else "abort marker")
+    if isinstance(message, Response):
+        refusal = REFUSALS.get(type(message.body))
+        if refusal is not None:
+            errors, names = refusal
+            for error in errors(message.body):
+                if error in names:
+                    situations.add(names[error])
+    elif isinstance(message, Request):
+        if isinstance(message.body, WriteTxnMarkersRequest):
+            for marker in message.body.markers:
+                situations.add("commit marker" if marker.transaction_result else "abort marker")
+    elif isinstance(message, StoreReply) and message.error == "BadVersion":
+        situations.add("fenced store write")
