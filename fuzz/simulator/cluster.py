@@ -23,6 +23,10 @@ OUTPUT_TOPIC = "out"  # what a consume-transform-produce client writes to
 CLASSIC = "classic"  # the value of `Load.transforms` for transactions before KIP-890
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+PROBES_CALM = "calm"  # values of `Load.probes`: no faults
+PROBES_FAULTS = "faults"  # faults that lose no data
+PROBES_RESTARTS = "restarts"  # a rolling restart between what probes write and what they check
+PROBES_ALONE = "alone"  # one probe after the other, each with faults of its own
 UNCLEAN_LEAVES = "UncleanRestartLeavesIsr"
 
 # Short time-outs, so that sessions expire, ISRs shrink and leaders change within a few virtual seconds.
@@ -63,6 +67,7 @@ class Load:
     group_readers: int = 0  # members of another group: they read from its committed offsets and commit their positions
     transforms: str = ""  # a consume-transform-produce client: `classic`, or `v2` for transaction version 2 (KIP-890)
     intruder: bool = False  # a client writes unreadable batches, and records of internal topics
+    probes: str = ""  # clients that walk through the options of the APIs (`simulator/probes`): which kind of run
     hurries: bool = False  # it sends each request to all brokers and waits only a quarter of the time
 
 

@@ -32,11 +32,16 @@ TOPICS: Final = {"data": TOPIC, "offsets": OFFSETS_TOPIC, "transactions": TRANSA
 KEEP_ELIGIBLE: Final = "KeepEligible"
 STRUCK: Final = "message struck"
 """The situation that a fault of messages met a request."""
+NEVER: Final = -(1 << 40)
 LEAVING_MS: Final = 2_000  # a controlled shutdown that takes longer ends with a crash
 
 
 class Injector:
-    """Starts and ends the faults of a schedule. `log` has a line for each fault that was started or skipped."""
+    """Starts and ends the faults of a schedule. `log` has a line for each fault that was started or skipped.
+
+    `disturbed_until_ms` is when the last fault of the schedule ended or will end; faults that a client requests for
+    itself (`inject`) do not count.
+    """
 
     def __init__(self, cluster: SimulatedCluster, invariants: Invariants) -> None:
         self._cluster, self._invariants, self._situations = cluster, invariants, invariants.situations
@@ -45,6 +50,8 @@ class Injector:
         self._undo: dict[int, list[Undo]] = {}
         self._lost_tail, self._rotten = invariants.unclean, invariants.unreadable
         self._failing_disk: set[int] = set()
+        self._requested = 0
+        self.disturbed_until_ms = NEVER
         self.log: list[str] = []
         self._begin: dict[str, Callable[[Fault, str], Undo | None]] = {
             "kill": self._kill,
@@ -80,7 +87,16 @@ class Injector:
         if any(fault.options.get("what", EVERYTHING) != EVERYTHING for fault in schedule.faults):
             self._world.network.separate_connections()
         for number, fault in enumerate(schedule.in_order()):
-            self._world.schedule(fault.at_ms, partial(self._inject, number, fault))
+            self._world.schedule(fault.at_ms, partial(self._disturb, number, fault))
+
+    def _disturb(self, number: int, fault: Fault) -> None:
+        self.disturbed_until_ms = max(self.disturbed_until_ms, self._world.now_ms + fault.for_ms)
+        self._inject(number, fault)
+
+    def inject(self, fault: Fault) -> None:
+        """Start a fault that a client requests, now; it ends after `for_ms`, or with all others."""
+        self._requested += 1
+        self._inject(-self._requested, fault)
 
     def _inject(self, number: int, fault: Fault) -> None:
         begin = self._begin.get(fault.kind)
@@ -103,6 +119,8 @@ class Injector:
 
     def heal(self) -> None:
         """End all faults and start all nodes."""
+        if self._undo:
+            self.disturbed_until_ms = self._world.now_ms
         for number in list(self._undo):
             self._end(number)
         for host in self._world.hosts.values():

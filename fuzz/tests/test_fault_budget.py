@@ -32,7 +32,8 @@ def test_a_second_follower_does_not_lose_its_tail_although_the_leader_has_all_re
     """The leader stops before the controller notices that both followers died, so the stored ISR is large enough."""
     bounce = Fault(at_ms=565, for_ms=64, kind="bounce", nodes=("leader(t,0)",))
     faults = (kill(406, 204, "followers(t,0)", "unflushed"), bounce)
-    result = run_seed(671, Settings(swarm=True), schedule=Schedule(seed=671, duration_ms=1500, faults=faults))
+    settings = Settings(swarm=True, load=Load(administrator=True, deletes=True, readers=2))
+    result = run_seed(671, settings, schedule=Schedule(seed=671, duration_ms=1500, faults=faults))
     assert str(result.violation) == "None"
     assert sum("loses its unflushed data" in line for line in result.faults) == 1, result.faults
     assert sum("beyond the fault budget" in line for line in result.faults) == 2, result.faults

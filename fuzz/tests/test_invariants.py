@@ -20,7 +20,8 @@ FOLDERS = {
 
 
 def test_the_simulator_checks_exactly_the_invariants_of_the_table() -> None:
-    sources = [*SIMULATOR.glob("invariants/*.py"), SIMULATOR / "progress.py", SIMULATOR / "search.py"]
+    sources = [*SIMULATOR.glob("invariants/*.py"), *SIMULATOR.glob("probes/**/*.py")]
+    sources += [SIMULATOR / "progress.py", SIMULATOR / "search.py"]
     code = "".join(path.read_text() for path in sources if path.name != "violations.py")
     raised = set(re.findall(r'(?:violated\(\s*|Violation\(|_match\(last, |if |else )"([A-Z]\w+)"', code))
     assert raised == OPERATORS.keys()

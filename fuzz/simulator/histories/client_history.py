@@ -2,7 +2,7 @@
 
 It has the requests and responses on the links of the clients, what readers receive, the assignments of group members,
 crashes, and after the faults one read of each partition from its start. It is about topic `t`: what a
-consume-transform-produce client writes elsewhere is left out, and so is what an intruder sends.
+consume-transform-produce client writes elsewhere is left out, and so is what intruders and probers send.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ from highwater.spec.formats.history import NEMESIS, Config, Event
 
 READS: Final = (FetchRequest, ListOffsetsRequest, OffsetFetchRequest)
 NOT_CLIENTS: Final = ("broker", "store")
-WRITES_ELSEWHERE: Final = ("transformer", "intruder", "client:")
+WRITES_ELSEWHERE: Final = ("transformer", "intruder", "client:", "prober")
 
 
 def config_of(settings: Settings, schedule: Schedule, patience_ms: int) -> Config:

@@ -56,6 +56,7 @@ OPERATORS: Final = {
     "EndNeverFalls": "no module: KIP-207",
     "CommittedOffsetStays": "no module: OffsetFetch returns the newest commit",
     "TransformedOnce": "no module: KIP-447",
+    "AnswersFitModel": "no module: the clauses that the probe names",
     "HistoryIsValid": "no module: the rules of the auditor",
     "NodeGoesOn": "no module: a node must not raise, whatever it receives or reads",
 }

@@ -1,0 +1,58 @@
+"""Which probes a run has: the seed draws their order."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from highwater.fuzz.simulator.cluster import PROBES_ALONE, PROBES_CALM, PROBES_FAULTS, PROBES_RESTARTS, SimulatedCluster
+from highwater.fuzz.simulator.faults import Injector
+from highwater.fuzz.simulator.invariants.all import Invariants
+from highwater.fuzz.simulator.probes import (  # noqa: F401 - each module adds its probes to PROBES
+    alone,
+    failovers,
+    fetch,
+    groups,
+    offsets,
+    records,
+    restarts,
+    topics,
+    transactions,
+    trimming,
+)
+from highwater.fuzz.simulator.probes.client.node import PROBES, Needs, Probe, Prober, Restart, Surroundings
+from highwater.fuzz.simulator.probes.client.session import Session
+
+NEEDS: Final = {PROBES_RESTARTS: Needs.RESTART, PROBES_ALONE: Needs.ALONE}
+"""What the probes of a kind of run need; those of the other kinds need nothing."""
+PROBERS: Final = {PROBES_CALM: 6, PROBES_FAULTS: 4, PROBES_RESTARTS: 12, PROBES_ALONE: 1}
+LAST_START_MS: Final = {PROBES_CALM: 7_000, PROBES_FAULTS: 11_000, PROBES_RESTARTS: 1_000, PROBES_ALONE: 20_000}
+"""After so much virtual time no probe begins, so that each one ends before the run does."""
+
+
+def start_probers(cluster: SimulatedCluster, invariants: Invariants, injector: Injector) -> list[Prober]:
+    """Start the clients that run probes, if `Load.probes` names a kind of run."""
+    kind = cluster.settings.clients.probes
+    if not kind:
+        return []
+    chance, world = cluster.world.chance, cluster.world
+    restart = Restart(cluster, injector, [("kill", "bounce")[chance.draw("restarts", n, 2)] for n in range(3)])
+    surroundings = Surroundings(
+        cluster, injector, invariants.situations, invariants.violated, restart, world.now_ms + LAST_START_MS[kind]
+    )
+    order = drawn(cluster, [probe for probe in PROBES if probe.needs is NEEDS.get(kind, Needs.NOTHING)])
+    restart.probers = count = min(PROBERS[kind], len(order))
+    probers = [
+        Prober(
+            f"prober:{number}", order[number::count][: 1 if kind == PROBES_RESTARTS else None], surroundings, Session
+        )
+        for number in range(count)
+    ]
+    for prober in probers:
+        world.add(prober.name, lambda disk, made=prober: made)  # type: ignore[misc]
+        world.start(prober.name)
+    return probers
+
+
+def drawn(cluster: SimulatedCluster, probes: Sequence[Probe]) -> list[Probe]:
+    """Return the probes in an order that the seed draws."""
+    chance = cluster.world.chance
+    return sorted(probes, key=lambda probe: chance.draw(f"order of {probe.name}", 0, 1 << 30))
