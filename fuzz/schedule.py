@@ -39,6 +39,10 @@ class Kind:
 # `what`: the connection of these messages alone, such as `FetchRequest`: each kind then has one of its own.
 LINK: Final[dict[str, Choices]] = {"direction": ("both", "out", "in"), "of": ("others",), "what": (EVERYTHING,)}
 
+ROTTING_FILES: Final = (
+    "offset index", "time index", "transaction index", "producer snapshot", "leader epochs", "checkpoints",
+)  # fmt: skip
+
 MESSAGE: Final = "message"
 CLIENTS: Final = "clients"
 
@@ -63,6 +67,23 @@ KINDS: Final = {
     "rot": Kind(
         "a bit of the newest segment of a log flips while the process is down: of the data, or of an internal topic",
         options={"bit": (0,), "of": ("data", "offsets", "transactions")},
+    ),
+    "rot_file": Kind(
+        "a bit of each file beside the segments of a log, or of each checkpoint, flips while the process is down",
+        options={"bit": (0,), "of": ("data", "offsets", "transactions"), "file": ROTTING_FILES},
+    ),
+    "misdirect": Kind(
+        "a write to the newest segment of a log hits another log instead, and the process ends",
+        options={
+            "bit": (0,),
+            "of": ("data", "offsets", "transactions"),
+            "instead": ("offsets", "data", "transactions"),
+        },
+    ),
+    "volatile_disk": Kind(
+        "the disk acknowledges flushes, or changes of names and sizes, that it does not store: a kill with `lose` "
+        "undoes them",
+        options={"about": ("flushes", "names")},
     ),
     "clock": Kind("the wall clock jumps `by_ms`, `back` or forth", options={"by_ms": (60_000,), "back": (0, 1)}),
     "expire": Kind("the session at the metadata store ends", lasts=False),

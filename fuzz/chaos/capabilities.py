@@ -19,6 +19,9 @@ NEEDS: Final[Mapping[str, str]] = {
     "duplicate": "a transport that delivers a message twice, and TCP does not",
     **dict.fromkeys(("slow_flush", "fail_flush", "full_disk"), "a mounted fault-injection file system below the log"),
     "rot": "access to the log directories of the nodes, which only reference and apache-kafka give",
+    **dict.fromkeys(
+        ("rot_file", "misdirect", "volatile_disk"), "a disk whose files can be changed one by one: the simulator's"
+    ),
     "clock": "a separate wall clock for each node",
     "expire": f"a metadata store behind {PROXY}, or processes that can be paused",
     "depose": "a metadata store that the fault can write to, which only the simulator has",

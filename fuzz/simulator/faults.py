@@ -14,20 +14,18 @@ from typing import Final
 
 from highwater.fuzz.schedule import CLIENTS, EVERYTHING, MESSAGE, ROLE, Fault, Schedule, check
 from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
+from highwater.fuzz.simulator.disk_faults import rot_file, rot_newest_segment
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.message_faults import MessageFaults
 from highwater.reference.broker import Broker
 from highwater.reference.clients.application import Application
 from highwater.reference.controller.cluster import CONTROLLER
-from highwater.reference.drivers.simulation.disk import Lose, SimulatedDisk
+from highwater.reference.drivers.simulation.disk import Lose
 from highwater.reference.effects import STORE, Effect, Instant, broker_peer
 from highwater.reference.store.messages import Delete
-from highwater.reference.wire.records import HEADER_SIZE
 
 Undo = Callable[[], None]
 PARTITION: Final = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<number>\d+)\)")
-CRC_COVERS: Final = 21  # offset in a batch (the attributes) from which the CRC covers it
-BATCH_OVERHEAD: Final = 12  # bytes of base offset and length, which the length field does not count
 TOPICS: Final = {"data": TOPIC, "offsets": OFFSETS_TOPIC, "transactions": TRANSACTIONS_TOPIC}
 KEEP_ELIGIBLE: Final = "KeepEligible"
 STRUCK: Final = "message struck"
@@ -71,6 +69,9 @@ class Injector:
             "fail_flush": partial(self._set_disk_fault, attribute="flush_fails"),
             "full_disk": partial(self._set_disk_fault, attribute="full"),
             "rot": self._rot,
+            "rot_file": self._rot,
+            "misdirect": self._rot,
+            "volatile_disk": self._make_volatile,
             "clock": self._shift_clock,
             "expire": self._expire,
             "depose": self._depose,
@@ -317,17 +318,31 @@ class Injector:
 
         return undo
 
+    def _make_volatile(self, fault: Fault, node: str) -> Undo | None:
+        """Let the disk acknowledge what it does not store; the budget counts the kill that loses it."""
+        disk, about = self._world.hosts[node].disk, str(fault.option("about"))
+        disk.volatile.add(about)
+        return lambda: disk.store_again(about)
+
     def _rot(self, fault: Fault, node: str) -> Undo | None:
-        """Crash the broker and flip a bit of its log; this counts as a lost tail, as recovery may truncate there."""
+        """Crash the broker and flip a bit of its files; this counts as a lost tail, as recovery may truncate there.
+
+        A write that hit another log corrupts both.
+        """
         broker_id = int(self._id(node)) if node.startswith("broker:") else 0
         if not broker_id or self._lost_tail or self._failing_disk or not self._is_within_budget(broker_id):
             self._log(f"skipped for {self._id(node)}: beyond the fault budget")
             return None
         self._world.crash(node)
         self._lost_tail.add(broker_id)
-        if rot_newest_segment(
-            self._world.hosts[node].disk, f"{TOPICS[str(fault.option('of'))]}-0", fault.number("bit")
-        ):
+        disk, folders = self._world.hosts[node].disk, [f"{TOPICS[str(fault.option('of'))]}-0"]
+        if fault.kind == "rot_file":
+            if rot_file(disk, folders[0], str(fault.option("file")), fault.number("bit")):
+                self._situations.add(f"rotten {fault.option('file')}")
+            return lambda: self._start(node)
+        if fault.kind == "misdirect":
+            folders.append(f"{TOPICS[str(fault.option('instead'))]}-0")
+        if any(rot_newest_segment(disk, folder, fault.number("bit")) for folder in folders):
             self._rotten.add(broker_id)
         return lambda: self._start(node)
 
@@ -374,20 +389,3 @@ class Injector:
             if in_doubt >= partition.enough or not any(self._invariants.holds_committed(other, key) for other in sound):
                 return False
         return True
-
-
-def rot_newest_segment(disk: SimulatedDisk, folder: str, bit: int) -> bool:
-    """Flip a bit that a CRC covers in the newest segment; return False if it has no batch.
-
-    Base offset and leader epoch are not covered by the CRC of a batch, so such a change could not be detected.
-    """
-    paths = [f"{folder}/{name}" for name in disk.names(folder) if name.endswith(".log")]
-    covered: list[int] = []
-    position, size = 0, disk.size(paths[-1]) if paths else 0
-    while position + HEADER_SIZE <= size:
-        length = int.from_bytes(disk.read(paths[-1], position + 8, 4), "big")
-        covered += range(position + CRC_COVERS, min(position + BATCH_OVERHEAD + length, size))
-        position += BATCH_OVERHEAD + length
-    if covered:
-        disk.rot(paths[-1], covered[bit // 8 % len(covered)], 1 << bit % 8)
-    return bool(covered)

@@ -5,7 +5,9 @@ The stored data is never corrupted: bit rot changes the bytes when they are read
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from highwater.reference.drivers.simulation.chance import Stream
@@ -46,6 +48,8 @@ class SimulatedDisk:
         self.full = False  # True: every write fails with ENOSPC
         self.flush_ms = FLUSH_MS
         self.flush_fails = False
+        self.volatile: set[str] = set()  # "flushes", "names": what the disk acknowledges without storing it
+        self._undo: list[Callable[[], None]] = []  # how a power failure undoes the changes of names and sizes
 
     def exists(self, path: str) -> bool:
         return path in self._files
@@ -60,7 +64,7 @@ class SimulatedDisk:
         return len(self._file(path).data)
 
     def read(self, path: str, position: int, size: int) -> bytes:
-        read = bytes(self._file(path).data[position : position + size])
+        read = bytes(memoryview(self._file(path).data)[position : position + size])
         return self._corrupt(path, position, read) if path in self._flipped else read
 
     def _corrupt(self, path: str, position: int, read: bytes) -> bytes:
@@ -89,6 +93,8 @@ class SimulatedDisk:
 
     def truncate(self, path: str, size: int) -> None:
         file = self._file(path)
+        if "names" in self.volatile:
+            self._undo.append(partial(_grow, file, bytes(file.data), file.flushed_size, size))
         del file.data[size:]
         file.flushed_size = min(file.flushed_size, size)
         for flushing in file.flushing:
@@ -98,10 +104,23 @@ class SimulatedDisk:
         file.durable = None if file.durable is None else file.durable[:size]
 
     def rename(self, old: str, new: str) -> None:
+        self._remember(old, new)
         self._files[new] = self._files.pop(old)
 
     def delete(self, path: str) -> None:
+        self._remember(path)
         del self._files[path]
+
+    def _remember(self, *paths: str) -> None:
+        """Note what these names refer to, if a power failure may undo the change that follows."""
+        if "names" in self.volatile:
+            self._undo.append(partial(self._restore, {path: self._files.get(path) for path in paths}))
+
+    def _restore(self, files: dict[str, File | None]) -> None:
+        for path, file in files.items():
+            self._files.pop(path, None)
+            if file is not None:
+                self._files[path] = file
 
     def names(self, folder: str) -> list[str]:
         prefix = f"{folder}/" if folder else ""
@@ -109,7 +128,7 @@ class SimulatedDisk:
 
     def delete_folder(self, folder: str) -> None:
         for path in [path for path in self._files if path.startswith(f"{folder}/")]:
-            del self._files[path]
+            self.delete(path)
 
     # -- for the simulator ---------------------------------------------------------------------------
 
@@ -128,6 +147,8 @@ class SimulatedDisk:
     def end_flush(self, flushing: Flushing) -> None:
         file = flushing.file
         file.flushing = [other for other in file.flushing if other is not flushing]
+        if "flushes" in self.volatile:
+            return
         if file.rewrites != flushing.rewrites:
             file.durable = flushing.content
         else:
@@ -154,7 +175,13 @@ class SimulatedDisk:
                 del self._files[path]
 
     def lose(self, what: Lose, chance: Stream) -> None:
-        """Apply the data loss of a crash: nothing, all unflushed data, or a random choice of its pages."""
+        """Apply the data loss of a crash: nothing, all unflushed data, or a random choice of its pages.
+
+        With a loss, changes of names and sizes are undone that the disk has acknowledged without storing them.
+        """
+        if what != "nothing":
+            while self._undo:
+                self._undo.pop()()
         if what == "torn":
             self._tear(chance)
         elif what == "unflushed":
@@ -182,7 +209,20 @@ class SimulatedDisk:
         """Flip these bits of a byte in every read from now on."""
         self._flipped.setdefault(path, {})[position] = bits
 
+    def store_again(self, about: str) -> None:
+        """Store what the disk acknowledges from now on, and the changes of names and sizes before."""
+        self.volatile.discard(about)
+        self._undo.clear()
+
     def heal(self) -> None:
         """End all faults; the written data is intact."""
         self._flipped.clear()
+        self.volatile.clear()
+        self._undo.clear()
         self.full, self.flush_fails, self.flush_ms = False, False, FLUSH_MS
+
+
+def _grow(file: File, data: bytes, flushed_size: int, size: int) -> None:
+    """Undo a truncation to `size`, unless the bytes after it were overwritten and flushed since."""
+    if file.flushed_size <= size:
+        file.data, file.flushed_size = bytearray(data), flushed_size

@@ -1,0 +1,157 @@
+"""Disks that lose what they acknowledged, or rot: acknowledged records survive, and no damaged one is returned.
+
+`docs/simulation.md` states the promises. Each run has the fault at a leader, then at the coordinator of the group.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from highwater.fuzz.schedule import ROTTING_FILES, Fault, Schedule
+from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.fuzz.simulator.search import SeedResult, run_seed
+from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.storage import checkpoints, recovery
+
+LOAD = Load(idempotent=1, members=("range",) * 2, transactional=1, readers=1)
+NODES = ("leader(t,0)", "coordinator(g)")
+
+
+def damage(kind: str, **options: Any) -> tuple[Fault, ...]:
+    return tuple(
+        Fault(at_ms=1_500 + 1_600 * n, for_ms=400, kind=kind, nodes=(node,), options={"bit": 40_123, **options})
+        for n, node in enumerate(NODES)
+    )
+
+
+def losses(about: str) -> tuple[Fault, ...]:
+    """Return faults in which brokers lose what their disks have acknowledged for 700 ms."""
+    return tuple(
+        fault
+        for at_ms, node in ((1_200, NODES[0]), (2_700, NODES[1]), (4_200, "2"))
+        for fault in (
+            Fault(at_ms=at_ms - 700, for_ms=1_300, kind="volatile_disk", nodes=(node,), options={"about": about}),
+            Fault(at_ms=at_ms, for_ms=300, kind="kill", nodes=(node,), options={"lose": "unflushed"}),
+        )
+    )
+
+
+def run(faults: tuple[Fault, ...], **settings: Any) -> SeedResult:
+    schedule = Schedule(seed=0, duration_ms=6_000, faults=faults)
+    changes = {"isr_update": "zookeeper"}
+    return run_seed(0, Settings(swarm=True, load=LOAD, broker_settings=changes, **settings), schedule=schedule)
+
+
+@pytest.mark.parametrize("file", ROTTING_FILES)
+def test_no_file_beside_the_segments_is_trusted_when_it_rots(file: str) -> None:
+    result = run(damage("rot_file", file=file))
+    assert str(result.violation) == "None"
+    assert result.situations[f"rotten {file}"] > 0
+
+
+@pytest.mark.parametrize("log", ["offsets", "transactions"])
+def test_the_leader_epochs_of_internal_topics_may_rot(log: str) -> None:
+    result = run(damage("rot_file", file="leader epochs", of=log))
+    assert str(result.violation) == "None"
+    assert result.situations["rotten leader epochs"] > 0
+
+
+def test_a_write_that_hits_another_log_damages_no_answer() -> None:
+    result = run(damage("misdirect", instead="offsets"))
+    assert str(result.violation) == "None"
+    assert result.situations["misdirect"] > 0
+
+
+@pytest.mark.parametrize("about", ["flushes", "names"])
+def test_a_broker_that_lost_what_was_flushed_has_all_acknowledged_records_again(about: str) -> None:
+    result = run(losses(about))
+    assert str(result.violation) == "None"
+    assert result.situations["lost tail"] > 1
+
+
+def strictly(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Return the parser of a broker that does not expect damage."""
+
+    def parse_or_raise(data: bytes) -> Any:
+        found = parse(data)
+        if found is None:
+            raise ValueError("damaged")
+        return found
+
+    return parse_or_raise
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "file"),
+    [(checkpoints, "parse_offsets", "checkpoints"), (recovery, "parse_epochs", "leader epochs")],
+)
+def test_a_broker_that_expects_no_damage_is_found(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, file: str
+) -> None:
+    monkeypatch.setattr(module, name, strictly(getattr(module, name)))
+    violation = run(damage("rot_file", file=file)).violation
+    assert violation is not None
+    assert violation.invariant == "NodeGoesOn"
+
+
+@pytest.mark.parametrize("about", ["flushes", "names"])
+def test_a_broker_that_stays_in_the_isr_after_a_loss_is_found(about: str) -> None:
+    violation = run(losses(about), guards_off=("UncleanRestartLeavesIsr",)).violation
+    assert violation is not None
+    assert violation.invariant in {"AckedSurvives", "CommittedOnEligible", "LogMatching"}
+
+
+# -- the disk itself -------------------------------------------------------------------------------------------------
+
+
+def disk_with(content: bytes) -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.write("a", content)
+    disk.flush("a")
+    return disk
+
+
+def crash(disk: SimulatedDisk) -> dict[str, bytes]:
+    """Return the files after a power failure."""
+    disk.lose("unflushed", None)  # type: ignore[arg-type]  # only torn writes draw
+    return {name: disk.read(name, 0, 100) for name in disk.names("")}
+
+
+def test_a_volatile_flush_stores_nothing() -> None:
+    disk = disk_with(b"old")
+    disk.volatile.add("flushes")
+    disk.append("a", b" new")
+    disk.flush("a")
+    assert crash(disk) == {"a": b"old"}
+
+
+@pytest.mark.parametrize(
+    ("change", "honest"),
+    [
+        (lambda disk: disk.rename("a", "b"), {"b": b"old"}),
+        (lambda disk: disk.delete("a"), {}),
+        (lambda disk: disk.truncate("a", 1), {"a": b"o"}),
+    ],
+)
+def test_changes_of_names_and_sizes_are_undone(
+    change: Callable[[SimulatedDisk], None], honest: dict[str, bytes]
+) -> None:
+    disk = disk_with(b"old")
+    disk.volatile.add("names")
+    change(disk)
+    assert crash(disk) == {"a": b"old"}
+    disk = disk_with(b"old")
+    disk.volatile.add("names")
+    change(disk)
+    disk.store_again("names")
+    assert crash(disk) == honest
+
+
+def test_a_truncation_whose_place_was_flushed_again_is_not_undone() -> None:
+    disk = disk_with(b"old")
+    disk.volatile.add("names")
+    disk.truncate("a", 1)
+    disk.append("a", b"ther")
+    disk.flush("a")
+    assert crash(disk) == {"a": b"other"}
