@@ -133,3 +133,14 @@ def test_seeds_draw_every_fault_and_every_load() -> None:
         "kill", "bounce", "pause", "cut", "clog", "delay", "loss", "disconnect", "duplicate", "slow_flush",
         "fail_flush", "full_disk", "rot", "clock", "expire", "stall",
     }  # fmt: skip
+
+
+def test_a_replica_whose_log_is_not_read_again_yet_counts_as_stored() -> None:
+    """In seed 94051 a leader commits just after a follower with rotten data has started again; once a violation."""
+    faults = (
+        Fault(at_ms=1638, kind="expire", nodes=("1",)),
+        Fault(at_ms=1940, kind="rot", nodes=("2",), for_ms=158, options={"bit": 31223, "of": "data"}),
+        Fault(at_ms=4101, kind="clog", nodes=("1",), for_ms=2050, options={"of": "3", "direction": "in"}),
+    )
+    result = run_seed(94051, Settings(swarm=True), schedule=Schedule(seed=94051, duration_ms=6000, faults=faults))
+    assert (result.violation, result.situations["isr shrink"] > 0) == (None, True)

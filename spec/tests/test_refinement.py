@@ -37,7 +37,7 @@ REFUSED = {
         "MarkerNeedsNewEpoch",
     ),
     "sequence_window": (
-        *("RefuseSequenceGap", "RefuseUsedSequence", "BeginAtZero", "RememberBatches", "LimitInFlight"),
+        *("RefuseSequenceGap", "RefuseUsedSequence", "BeginAtZero", "LimitInFlight"),
         *("RetryKeepsSequence", "RebuildWindow", "ForgetTruncatedBatches", "AckAfterCommit"),
     ),
 }

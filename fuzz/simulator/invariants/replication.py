@@ -49,6 +49,7 @@ class ReplicatedPartition:
         self._unclean, self._unreadable = doubtful
         self._situations, self._violated, self._compacted = situations, violated, compacted
         self.replicas: dict[int, Replica] = {}
+        self._unread: set[int] = set()  # brokers that were forgotten and not checked since
         self.state: PartitionState | None = None
         self.eligible: frozenset[int] = frozenset()  # the ISR and the eligible leader replicas (KIP-966)
         self.committed: list[Batch] = []  # all that was below the high watermark of any leader
@@ -76,8 +77,9 @@ class ReplicatedPartition:
 
     def forget(self, broker_ids: set[int]) -> None:
         """Drop the known state of these brokers; their next check starts at the start of the log."""
-        for broker_id in broker_ids:
-            self.replicas.pop(broker_id, None)
+        for broker_id in broker_ids & self.replicas.keys():
+            del self.replicas[broker_id]
+            self._unread.add(broker_id)
 
     def removed(self, host: Host, broker_id: int) -> None:
         """Handle a running broker without the replica: deleted, or not created since the last start."""
@@ -108,6 +110,7 @@ class ReplicatedPartition:
         last = self.replicas.get(broker_id)
         stored = max(last.log_end_offset, last.once_stored) if last is not None else 0
         self.replicas[broker_id] = Replica(host.life, once_stored=stored)
+        self._unread.discard(broker_id)
         return self.replicas[broker_id]
 
     # -- logs --------------------------------------------------------------------------------------
@@ -164,7 +167,7 @@ class ReplicatedPartition:
         self.committed_end = leader.high_watermark
         if self.contents is not None and leader.state is not None:
             self.contents.commit(leader.state[0])
-        holders = sum(self._has_stored(broker_id, self.committed_end) for broker_id in self.replicas)
+        holders = len(self._unread) + sum(self._has_stored(each, self.committed_end) for each in self.replicas)
         if holders < self.enough:
             self._violated(
                 "EnoughHold", f"{self.committed_end} records are committed, and {holders} replicas have stored them"
