@@ -86,6 +86,7 @@ class ShareMember:
         self.topic_id = self.leader.topic_id(group.topic)
         self.epoch, self.session_epoch = JOIN, OPEN
         self.assigned: set[tuple[bytes, int]] = set()
+        self.delivered: set[int] = set()  # all offsets that the member has ever acquired
 
     # -- membership ----------------------------------------------------------------------------------
 
@@ -125,7 +126,9 @@ class ShareMember:
         return reply
 
     def fetch(self, acks: Acks = (), **fields: Any) -> "Fetched":
-        return Fetched(self.fetch_reply(acks, **fields))
+        found = Fetched(self.fetch_reply(acks, **fields))
+        self.delivered |= found.counts.keys()
+        return found
 
     def acquire(self, offset: int) -> "Fetched":
         """Fetch until the record at `offset` is acquired."""
