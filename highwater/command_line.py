@@ -73,6 +73,10 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
             "Inject faults into a cluster of processes, then audit the history.",
         ),
         Command(
+            "bench", "highwater.experiments.command_line:bench_command",
+            "Repeat the measurements of Kafka's documents, and judge their claims.",
+        ),
+        Command(
             "synth", "highwater.reports.synth.command_line:synth_command",
             "Generate a large history, with planted anomalies if requested.",
         ),
@@ -125,7 +129,7 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
 }  # fmt: skip
 BY_NAME: Final = {command.name: command for group in COMMANDS.values() for command in group}
 
-EXTRA_OF_COMMAND: Final = {"chaos": "chaos", "demo": "all"}
+EXTRA_OF_COMMAND: Final = {"bench": "chaos", "chaos": "chaos", "demo": "all"}
 """Commands that need several extras, with the one that contains them all."""
 EXTRA_OF_PACKAGE: Final = {
     "numpy": "audit", "pyarrow": "audit", "pandas": "spark", "pyspark": "spark", "z3": "spec", "tla": "spec",

@@ -114,6 +114,12 @@ class ApacheKafka:
     def bootstrap(self) -> str:
         return ",".join(self.addresses.values())
 
+    @property
+    def zookeeper(self) -> str:
+        """Return the address of ZooKeeper; only for releases that are launched with it."""
+        assert not self._kraft, self.version
+        return f"127.0.0.1:{self._ports[-1]}"
+
     def start_node(self, node: int | str) -> None:
         self.nodes.start(node)
 
@@ -158,7 +164,9 @@ class ApacheKafka:
         """Format all nodes in parallel with Kafka's storage tool, which also writes feature levels and users."""
         tools = []
         for node in self.addresses:
-            line = self._command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config(node)))
+            line = self.tool_command(
+                "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config(node))
+            )
             if SCRAM in self._login.mechanisms:
                 line += ["--add-scram", f"{SCRAM}=[name={self._login.user},password={self._login.password}]"]
             tools.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
@@ -169,12 +177,13 @@ class ApacheKafka:
 
     # -- configuration -------------------------------------------------------------------------------
 
-    def _command(self, main: str, *arguments: str) -> list[str]:
+    def tool_command(self, main: str, *arguments: str) -> list[str]:
+        """Return the command that runs a main class of the release with the Java and the flags of the brokers."""
         return [*self._java, "-cp", f"{self._jars}/*", main, *arguments]
 
     def _start_command(self, node: int | str, main: str) -> list[str]:
         report_owned = [f"{name}={value}" for name, value in self._environment(node).items()]
-        return [*(["env", *report_owned] if report_owned else []), *self._command(main, str(self._config(node)))]
+        return [*(["env", *report_owned] if report_owned else []), *self.tool_command(main, str(self._config(node)))]
 
     def _config(self, node: int | str) -> Path:
         return self.folder / f"{node}.properties"
@@ -229,7 +238,7 @@ class ApacheKafka:
             **QUICK_ZOOKEEPER,
             "broker.id": node,
             "listeners": f"PLAINTEXT://{self.addresses[node]}",
-            "zookeeper.connect": f"127.0.0.1:{self._ports[-1]}",
+            "zookeeper.connect": self.zookeeper,
         }
 
     def _zookeeper(self) -> dict[str, object]:

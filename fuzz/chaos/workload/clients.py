@@ -33,8 +33,9 @@ def _producers(
         for _ in slots[1:]:
             next(numbers)
         yield ConfluentProducer(
-            bootstrap, TOPIC, load.partitions, slots, values, recorder, load.acks, idempotence, load.rate
-        )
+            bootstrap, TOPIC, load.partitions, slots, values, recorder, load.acks, idempotence, load.rate,
+            load.retries,
+        )  # fmt: skip
     for _ in range(load.kafka_python_producers):
         yield KafkaPythonProducer(
             bootstrap, TOPIC, load.partitions, next(numbers), values, recorder, load.acks, idempotence, load.rate

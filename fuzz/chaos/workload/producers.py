@@ -14,6 +14,7 @@ from highwater.fuzz.chaos.workload.recorder import Recorder
 # Errors after which nothing was written for certain; after any other error the outcome is unknown.
 DEFINITE = {"MSG_SIZE_TOO_LARGE", "TOPIC_AUTHORIZATION_FAILED", "INVALID_REQUIRED_ACKS", "UNSUPPORTED_COMPRESSION_TYPE"}
 SEND_TIMEOUT_MS = 6_000
+MAX_RETRIES = 2_147_483_647
 
 
 class Values:
@@ -44,9 +45,10 @@ class ConfluentProducer:
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, processes: range, values: Values, recorder: Recorder,
-        acks: str, idempotence: bool, rate: int = 0,
+        acks: str, idempotence: bool, rate: int = 0, retries: int | None = None,
     ) -> None:  # fmt: skip
         self._bootstrap, self._topic, self._partitions, self._acks = bootstrap, topic, partitions, acks
+        self._retries = {} if retries is None else {"retries": min(retries, MAX_RETRIES)}
         self._idempotence, self._pause_s = idempotence, 1 / rate if rate else 0.001
         self._values, self._recorder = values, recorder
         self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -68,6 +70,7 @@ class ConfluentProducer:
                 "socket.timeout.ms": 4_000,
                 "metadata.max.age.ms": 5_000,
                 "reconnect.backoff.max.ms": 500,
+                **self._retries,
             },
             logger=silent_logger(),
         )

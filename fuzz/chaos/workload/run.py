@@ -62,7 +62,8 @@ class Workload:
         Transactions have a separate topic, and a separate history in the folder `transactions`.
         """
         brokers, values = list(self.addresses), Values()
-        idempotence = _has_producer_ids(self.bootstrap) and self.load.acks == "all"
+        has_producer_ids = _has_producer_ids(self.bootstrap)
+        idempotence = has_producer_ids and self.load.idempotence and self.load.acks == "all"
         transactions = idempotence and self.load.transactional_producers > 0
         create_topic(self.bootstrap, self.load, brokers)
         with ExitStack() as stack:

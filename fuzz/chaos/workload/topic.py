@@ -43,6 +43,8 @@ class Load:
     transactional_producers: int = 0
     group_observers: int = 0
     rate: int = 0  # records a second of each producer at most; 0: no limit
+    idempotence: bool = True  # of confluent-kafka and kafka-python, where the cluster has it and acks is `all`
+    retries: int | None = None  # of confluent-kafka; None for its default
 
 
 def consumer_names(load: Load) -> list[str]:

@@ -1,0 +1,205 @@
+"""Pauses, conditions and files of a bench, and one bench of a real broker that is interrupted and resumed."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from highwater.errors import UsageError
+from highwater.experiments.conditions import MEASUREMENTS, Measurement, Store, read_measurements
+from highwater.experiments.measures.availability import AvailabilityMeasure, unavailability
+from highwater.experiments.measures.load import quantiles
+from highwater.experiments.measures.simulated import simulated_pauses
+from highwater.experiments.pauses import found_in_steps, pauses
+from highwater.experiments.plans import COOPERATIVE, EAGER, EXPERIMENTS, SCALES, STATIC, rebalance
+from highwater.experiments.run import Plan, read_plan, tasks
+from highwater.fuzz.schedule import Fault, Schedule
+from highwater.spec.formats.history import Event
+
+PLAN = Plan(targets=["a", "b"], experiments=list(EXPERIMENTS), scale="tiny", repetitions=3, seed=1)
+
+
+def every(step: float, begin: float, end: float) -> list[float]:
+    return [begin + step * number for number in range(int((end - begin) / step) + 1)]
+
+
+# -- pauses ----------------------------------------------------------------------------------------
+
+
+def test_without_a_gap_there_is_no_pause() -> None:
+    found = pauses({0: every(0.1, 0, 10), 1: every(0.1, 0, 10)}, 0, 10)
+    assert set(found.values()) == {0.0}
+
+
+def test_the_definitions_of_a_pause_differ() -> None:
+    """Partition 0 pauses from 2 to 4 s and partition 1 from 3 to 6 s: nothing is consumed for one second."""
+    received = {0: every(0.1, 0, 2) + every(0.1, 4, 10), 1: every(0.1, 0, 3) + every(0.1, 6, 10)}
+    found = pauses(received, 0, 10)
+    assert found["pause_group_wide"] == pytest.approx(1_000, abs=1)
+    assert found["pause_sum"] == pytest.approx(5_000, abs=1)
+    assert found["pause_longest"] == pytest.approx(3_000, abs=1)
+
+
+def test_a_partition_without_a_record_is_paused_all_the_time() -> None:
+    assert pauses({0: [], 1: every(0.1, 0, 10)}, 0, 10)["pause_longest"] == 10_000
+
+
+def test_records_outside_of_the_span_do_not_count() -> None:
+    assert pauses({0: [-1.0, *every(0.1, 0, 10), 11.0]}, 0, 10)["pause_sum"] == 0
+
+
+def test_steps_are_added_but_for_the_longest() -> None:
+    found = found_in_steps([{"pause_sum": 5, "pause_longest": 3}, {"pause_sum": 7, "pause_longest": 2}])
+    assert found.metrics == {"pause_sum": 12, "pause_longest": 3}
+    assert found.samples["pause_sum"] == [5, 7]
+
+
+def test_simulated_pauses_repeat_and_differ_by_protocol() -> None:
+    by_protocol = {one.settings["protocol"]: one for one in rebalance(SCALES["tiny"])}
+    static = next(one for one in rebalance(SCALES["default"]) if one.settings["protocol"] == STATIC)
+    eager, cooperative = (simulated_pauses(by_protocol[name], 1).metrics for name in (EAGER, COOPERATIVE))
+    assert simulated_pauses(by_protocol[EAGER], 1).metrics == eager
+    assert cooperative["revoked"] < eager["revoked"]
+    assert cooperative["pause_sum"] < eager["pause_sum"]
+    assert simulated_pauses(static, 1).metrics["revoked"] == 0
+
+
+# -- availability and latency ----------------------------------------------------------------------
+
+
+def test_unavailability_is_the_longest_time_between_two_successes() -> None:
+    times = {"send": every(0.1, 0, 10.4) + every(0.1, 13, 30), "fetch": every(0.1, 0, 11) + every(0.1, 12, 30)}
+    events = [Event(index=0, time_ns=0, process="nemesis", type="info", f="phase", value="load")]
+    events += [
+        Event(index=0, time_ns=int(at * 1e9), process=1, type="ok", f=f, topic="t", partition=0)
+        for f, found in times.items()
+        for at in found
+    ]
+    events.append(
+        Event(index=0, time_ns=int(12e9), process=1, type="info", f="send", topic="t", partition=0, error="LATE")
+    )
+    schedule = Schedule(
+        duration_ms=30_000,
+        faults=(Fault(at_ms=10_000, kind="kill", nodes=("1",), for_ms=1_000),
+                Fault(at_ms=24_000, kind="pause", nodes=("1",), for_ms=1_000)),
+    )  # fmt: skip
+    control, kill, pause = unavailability(events, schedule)
+    assert kill == pytest.approx({"unavailable_writes": 2_600, "unavailable_reads": 1_000, "error LATE": 1}, abs=1)
+    assert max(control.values()) < 150
+    assert max(pause.values()) < 150
+
+
+def test_the_schedule_of_availability_leaves_time_between_faults(tmp_path: Path) -> None:
+    faults = AvailabilityMeasure(SCALES["default"], tmp_path).schedule(1).faults
+    assert {"kill", "bounce", "pause", "cut", "expire"} <= {fault.kind for fault in faults}
+    ends = [fault.at_ms + fault.for_ms for fault in faults]
+    assert all(end + 5_000 <= later.at_ms for end, later in zip(ends, faults[1:], strict=False))
+
+
+def test_the_last_percentile_needs_values() -> None:
+    assert "p99_99" not in quantiles([1.0] * 9_999)
+    assert quantiles([float(number) for number in range(10_000)])["p99_99"] == 9_999
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def measurement(number: int, **fields: str) -> Measurement:
+    return Measurement(target="a", experiment="size", settings={"record_bytes": number}, repetition=1, **fields)  # type: ignore[arg-type]
+
+
+def test_a_line_that_was_cut_off_is_left_out_and_a_failure_is_repeated(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(measurement(1))
+    store.add(measurement(2, failed="no record was acknowledged"))
+    with (tmp_path / MEASUREMENTS).open("a") as file:
+        file.write('{"target": "a", "exper')
+    assert [one.settings["record_bytes"] for one in read_measurements(tmp_path)] == [1, 2]
+    assert {done[1] for done in Store(tmp_path).finished()} == {"size record_bytes=1"}
+
+
+def test_a_line_that_is_no_measurement_is_named(tmp_path: Path) -> None:
+    (tmp_path / MEASUREMENTS).write_text("{}\n")
+    with pytest.raises(UsageError, match=f"{MEASUREMENTS}:1"):
+        list(read_measurements(tmp_path))
+
+
+def test_a_folder_without_a_bench_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no bench to resume"):
+        read_plan(tmp_path)
+
+
+def test_each_round_measures_every_condition_on_each_target_in_another_order() -> None:
+    quick = [task for task in tasks(PLAN) if task.condition.experiment == "throughput"]
+    rounds = [[task for task in quick if task.repetition == number] for number in (1, 2, 3)]
+    keys = [[task.condition.key for task in one if task.target == "a"] for one in rounds]
+    assert sorted(keys[0]) == sorted(keys[1]) == sorted(keys[2])
+    assert keys[0] != keys[1]
+    assert all(one[at].target == "a" and one[at + 1].target == "b" for one in rounds for at in range(0, len(one), 2))
+
+
+def test_conditions_have_names_of_their_own() -> None:
+    for scale in SCALES.values():
+        keys = [one.key for make in EXPERIMENTS.values() for one in make(scale)]
+        assert len(keys) == len({*keys})
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def bench(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "highwater", "bench", *arguments]
+
+
+@pytest.mark.long
+def test_an_interrupted_bench_goes_on(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        bench("reference:1", "-e", "size", "--scale", "tiny", "--out", str(tmp_path)),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not [*tmp_path.glob(f"*/{MEASUREMENTS}")] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 3, errors
+    (folder,) = tmp_path.iterdir()
+    assert f"highwater bench --resume {folder}" in errors
+    before = (folder / MEASUREMENTS).read_text().splitlines()
+    assert 1 <= len(before) < 9
+    ended = subprocess.run(bench("--resume", str(folder), "--json"), capture_output=True, text=True, check=False)
+    assert ended.returncode in {0, 3}, ended.stderr
+    after = (folder / MEASUREMENTS).read_text().splitlines()
+    assert after[: len(before)] == before
+    done = [json.dumps([row["settings"], row["repetition"]]) for row in map(json.loads, after) if not row["failed"]]
+    assert len({*done}) == len(done) == 9
+    verdicts = json.loads(ended.stdout)["verdicts"]
+    assert {one["target"] for one in verdicts} == {"reference:1"}
+    assert "Message Size" in (folder / "index.html").read_text()
+    with (folder / "measurements.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["unit"] for row in rows} == {"records/s", "MB/s"}
+    assert {row["repeats"] for row in rows} == {"Kafka design principles (0.8), Message Size VS. Throughput"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no target"),
+        (["nothing"], "no such target"),
+        (["127.0.0.1:1"], "no server accepts connections"),
+        (["reference:1", "-e", "througput"], "did you mean throughput"),
+        (["reference:1", "--scale", "huge"], "no scale 'huge'"),
+        (["--resume", "nowhere"], "no bench to resume"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: list[str], message: str) -> None:
+    ended = subprocess.run(bench(*arguments), capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
