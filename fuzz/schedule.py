@@ -92,8 +92,8 @@ KINDS: Final = {
     ),
     "stall": Kind("a client does not poll, but its heartbeats go on"),
     MESSAGE: Kind(
-        "single messages of the clients are lost, late, repeated or answered with an error: `line` says which, as in "
-        "`highwater proxy --list`",
+        "single messages are lost, late, repeated or answered with an error: `line` says which, as in `highwater proxy "
+        "--list`; in the simulator also those between brokers",
         options={"line": ("any: delay 100 ms 1 %",)},
     ),
 }

@@ -78,7 +78,7 @@ class Network:
         self.spread_ms, self.loss_per_mille, self._reorder = spread_ms, loss_per_mille, reorder
         self.through_the_wire: Callable[[Message], Message] | None = None
         self.overhear: Callable[[str, str, Message], None] | None = None
-        self.strike: Callable[[Link, Request], bool] | None = None  # returns whether the request is not to be sent
+        self.strike: Callable[[Link, Message], bool] | None = None  # returns whether the message is not to be sent
         self.held: dict[Link, deque[Message]] = {}
         self._pipes: dict[tuple[Link, str], Pipe] = {}  # by link, and with `reorder` by kind of message
         self._link_pipes: dict[Link, list[Pipe]] = {}
@@ -114,22 +114,29 @@ class Network:
         if self.held and link in self.held:
             self.held[link].append(message)
             return
-        if self.strike is not None and isinstance(message, Request) and self.strike(link, message):
-            return
+        if self.strike is None or not self.strike(link, message):
+            self.pass_on(link, message)
+
+    def pass_on(self, link: Link, message: Message, late_ms: int = 0) -> None:
+        """Put a message on its connection; with `late_ms` it arrives later, and what follows it waits behind it."""
         faults = self._faults_of(link, message) if self._faults else None
         if faults is not None and faults.cut:
             faults.torn = True
         elif faults is not None and faults.clog:
             faults.waiting.append(message)
         else:
-            self._launch(link, message, faults)
+            self._launch(link, message, faults, late_ms)
 
-    def _launch(self, link: Link, message: Message, faults: LinkFaults | None) -> None:
+    def _launch(self, link: Link, message: Message, faults: LinkFaults | None, late_ms: int = 0) -> None:
         pipe = self._pipe(link, message)
         pipe.sent += 1
-        loss, spread_ms, extra_ms = self.loss_per_mille, self.spread_ms, 0
+        loss, spread_ms, extra_ms = self.loss_per_mille, self.spread_ms, late_ms
         if faults is not None:
-            loss, spread_ms, extra_ms = loss + faults.loss_per_mille, spread_ms + faults.spread_ms, faults.delay_ms
+            loss, spread_ms, extra_ms = (
+                loss + faults.loss_per_mille,
+                spread_ms + faults.spread_ms,
+                faults.delay_ms + late_ms,
+            )
             self._copy(link, message, pipe, faults.duplicate_per_mille)
         if loss and pipe.losses.draw(pipe.sent, 1000) < loss:
             self.disconnect(*link)
@@ -158,6 +165,14 @@ class Network:
         """
         if isinstance(message, Request) and pipe.copies.draw(2 * pipe.sent, 1000) < per_mille:
             self.deliver_later(link, message, pipe.copies.draw(2 * pipe.sent + 1, LATE_MS))
+
+    @property
+    def now_ms(self) -> int:
+        return self._hosts.now_ms
+
+    def after(self, ms: int, action: Callable[[], None]) -> None:
+        """Call `action` so much later."""
+        self._hosts.at(self._hosts.now_ms + ms, action)
 
     def deliver_later(self, link: Link, message: Message, late_ms: int) -> None:
         """Deliver a request outside of its connection; it is dropped if its sender or receiver has restarted."""
