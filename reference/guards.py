@@ -65,9 +65,38 @@ class Guards:
     deletion_awaits_replicas: bool = True
     deletion_waits_for_reassignment: bool = True
 
-    # transactions
+    # transactions: the coordinator
+    init_bumps_epoch: bool = True
+    init_aborts_open: bool = True
+    init_awaits_markers: bool = True
+    add_awaits_markers: bool = True
+    fence_stale_add: bool = True
+    fence_stale_end_txn: bool = True
+    timeout_fences: bool = True
+    persist_decision: bool = True
+    complete_awaits_markers: bool = True
+    resume_prepared: bool = True
+    # transactions: the partitions
+    verify_before_append: bool = True
+    refuse_ended_meanwhile: bool = True
+    fence_stale_produce: bool = True
+    fence_stale_marker: bool = True
+    fence_old_coordinator: bool = True
     marker_needs_new_epoch: bool = True
     answer_repeated_marker: bool = True
+    stable_before_open: bool = True
+    hide_aborted: bool = True
+
+    # idempotent producers: the leader of a partition
+    refuse_sequence_gap: bool = True
+    refuse_used_sequence: bool = True
+    begin_at_zero: bool = True
+    remember_batches: bool = True
+    rebuild_window: bool = True
+    forget_truncated_batches: bool = True
+    # idempotent producers: the producer
+    limit_in_flight: bool = True
+    retry_keeps_sequence: bool = True
 
     # groups: the coordinator
     await_all_members: bool = True

@@ -56,6 +56,7 @@ class Load:
     producers: int = 2
     idempotent: int = 0
     transactional: int = 0
+    transaction_timeout_ms: int = 60_000
     members: tuple[str, ...] = ()
     twins: int = 0
     commits: bool = True  # members commit offsets

@@ -161,7 +161,7 @@ class Injector:
             if broker_id > 0:
                 yield broker_peer(broker_id)
         elif role := PARTITION.fullmatch(node):
-            state = cluster.stored(int(role["number"])) if role["topic"] == TOPIC else None
+            state = cluster.stored(int(role["number"]), role["topic"])
             if state is not None:
                 is_leader = role[1] == "leader"
                 yield from (broker_peer(b) for b in cluster.broker_ids if (b == state.leader) is is_leader)

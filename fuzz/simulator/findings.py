@@ -16,7 +16,10 @@ from highwater.spec.formats.trace import Step, write_trace
 
 SHOWN_EVENTS: Final = 24
 ROLES: Final = {"BecomeLeader": "leader", "BecomeFollower": "follower", "Crash": "down"}
-OF_TRANSACTIONS: Final = {"TransactionsAreAtomic", "LastStableOffset", "AbortedStaysHidden", "TransformedOnce"}
+OF_TRANSACTIONS: Final = {
+    "TransactionsAreAtomic", "CommitsAreAsked", "NoneHangs", "EveryMarkerIsWritten", "LastStableOffset",
+    "AbortedStaysHidden", "TransformedOnce",
+}  # fmt: skip
 TRANSACTION_COLUMNS: Final = f"{'ms':>7} {'from -> to':<27} {'request':<15} about: response"
 COLUMNS: Final = f"{'ms':>7} {'node':>5} {'role':>8} {'epoch':>5} {'LEO':>6} {'HW':>6} {'ISR':<12} event"
 

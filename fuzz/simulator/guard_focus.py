@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from highwater.fuzz.schedule import Fault
-from highwater.fuzz.simulator.cluster import Focus, Load, Settings
+from highwater.fuzz.schedule import CLIENTS, MESSAGE, Fault
+from highwater.fuzz.simulator.cluster import PROBES_CALM, Focus, Load, Settings
 
 ANY_FAULT: Final = Focus()
 
@@ -44,6 +44,21 @@ def fault(at_ms: int, for_ms: int, kind: str, node: str, **options: str | int) -
     return Fault(at_ms=at_ms, for_ms=for_ms, kind=kind, nodes=(node,), options=options)
 
 
+def messages(at_ms: int, for_ms: int, line: str) -> Fault:
+    """Return faults of single messages."""
+    return Fault(at_ms=at_ms, for_ms=for_ms, kind=MESSAGE, nodes=(CLIENTS,), options={"line": line})
+
+
+TRANSACTIONAL: Final = Load(producers=0, transactional=1)
+QUICK_TRANSACTIONS: Final = replace(TRANSACTIONAL, transaction_timeout_ms=500)
+ENDLESS_TRANSACTIONS: Final = replace(TRANSACTIONAL, producers=3, transaction_timeout_ms=3_000)
+"""Each log grows behind a transaction that does not end, so that the auditor sees it, too."""
+IDEMPOTENT: Final = Load(producers=0, idempotent=2)
+READERS_OF_TRANSACTIONS: Final = Load(producers=0, transactional=2, readers=2)
+VERSION_1: Final = ("EndTxnBumpsEpoch",)
+PATIENT: Final = {"request_timeout_ms": 3_000}
+"""Brokers wait for each other as long as a message is late."""
+TRANSACTION_COORDINATOR: Final = "leader(__transaction_state,0)"
 MEMBERS_RESTART: Final = Focus(faults=(fault(600, 2_000, "kill", "member:1"), fault(4_000, 700, "kill", "member:0")))
 CONTROLLERS_CHANGE: Final = Focus(faults=tuple(fault(700 + 900 * n, 0, "expire", "controller") for n in range(6)))
 DUPLICATES: Final = tuple(
@@ -298,6 +313,127 @@ NEEDS: Final[dict[str, Needs]] = {
             fault(1_000, 4_000, "delay", "3", of="brokers", ms=150),
             fault(3_300, 1_500, "kill", "coordinator(g)"),
         )),
+    ),
+    # transactions
+    "InitBumpsEpoch": Needs(
+        TRANSACTIONAL,
+        Focus(faults=(
+            fault(1, 6_000, "delay", "transactional:0", direction="out", what="ProduceRequest", spread_ms=1_500),
+        )),
+    ),
+    "InitAbortsOpen": Needs(
+        TRANSACTIONAL, Focus(faults=(messages(0, 6_000, "Produce: late 1000 ms every 9"),))
+    ),
+    "InitAwaitsMarkers": Needs(
+        TRANSACTIONAL,
+        Focus(faults=(
+            messages(0, 6_000, "WriteTxnMarkers: delay 1200 ms every 5"),
+            messages(0, 6_000, "EndTxn response: delay 900 ms every 3"),
+        )),
+        broker_settings=PATIENT,
+    ),
+    **dict.fromkeys(
+        ("AddAwaitsMarkers", "CompleteAwaitsMarkers"),
+        Needs(TRANSACTIONAL, Focus(faults=(messages(0, 6_000, "WriteTxnMarkers: delay 150 ms"),))),
+    ),
+    "FenceStaleAdd": Needs(
+        TRANSACTIONAL,
+        Focus(faults=(
+            fault(1, 6_000, "delay", "transactional:0", direction="out", what="ProduceRequest", spread_ms=1_500),
+        )),
+    ),
+    "FenceStaleEndTxn": Needs(
+        TRANSACTIONAL, Focus(faults=(messages(0, 6_000, "EndTxn: repeat 40 ms every 2"),))
+    ),
+    "TimeoutFences": Needs(
+        QUICK_TRANSACTIONS,
+        Focus(faults=tuple(fault(900 + 1_500 * n, 800, "pause", "transactional:0") for n in range(4))),
+        VERSION_1,
+        broker_settings={"transaction_abort_timed_out_transaction_cleanup_interval_ms": 100},
+    ),
+    "VerifyBeforeAppend": Needs(
+        TRANSACTIONAL, Focus(faults=(messages(0, 6_000, "Produce: late 1000 ms every 9"),)), VERSION_1
+    ),
+    "RefuseEndedMeanwhile": Needs(
+        TRANSACTIONAL,
+        Focus(faults=(messages(0, 6_000, "AddPartitionsToTxn response client=broker:*: delay 850 ms every 6"),)),
+        VERSION_1,
+        broker_settings=PATIENT,
+    ),
+    "FenceStaleProduce": Needs(
+        TRANSACTIONAL,
+        Focus(faults=(messages(0, 6_000, "AddPartitionsToTxn response: delay 1100 ms every 9"),)),
+        broker_settings=PATIENT,
+    ),
+    "PersistDecision": Needs(
+        TRANSACTIONAL,
+        Focus(faults=(
+            messages(0, 6_000, "WriteTxnMarkers: delay 300 ms every 2"),
+            *(fault(900 + 1_500 * n, 300, "kill", TRANSACTION_COORDINATOR) for n in range(3)),
+        )),
+    ),
+    "ResumePrepared": Needs(
+        ENDLESS_TRANSACTIONS,
+        Focus(faults=(
+            messages(0, 6_000, "WriteTxnMarkers: delay 300 ms every 2"),
+            *(fault(900 + 1_500 * n, 300, "kill", TRANSACTION_COORDINATOR) for n in range(3)),
+        )),
+    ),
+    "FenceStaleMarker": Needs(
+        TRANSACTIONAL, Focus(faults=(messages(0, 6_000, "WriteTxnMarkers: repeat 400 ms every 2"),))
+    ),
+    "FenceOldCoordinator": Needs(
+        TRANSACTIONAL,
+        Focus(faults=tuple(
+            each
+            for at_ms in (900, 2_400, 3_900, 5_400)
+            for each in (
+                messages(at_ms, 100, "WriteTxnMarkers: delay 1300 ms"),
+                fault(at_ms + 100, 0, "expire", TRANSACTION_COORDINATOR),
+            )
+        )),
+        VERSION_1,
+        broker_settings=PATIENT,
+    ),
+    "MarkerNeedsNewEpoch": Needs(
+        TRANSACTIONAL, Focus(faults=(messages(0, 6_000, "WriteTxnMarkers: repeat 40 ms every 2"),))
+    ),
+    "AnswerRepeatedMarker": Needs(
+        TRANSACTIONAL, Focus(faults=(messages(0, 6_000, "WriteTxnMarkers response: close every 7"),))
+    ),
+    **dict.fromkeys(("StableBeforeOpen", "HideAborted"), Needs(READERS_OF_TRANSACTIONS)),
+    # idempotent producers
+    "RefuseSequenceGap": Needs(
+        IDEMPOTENT, Focus(faults=(messages(0, 6_000, "Produce: late 200 ms every 7"),))
+    ),
+    "RefuseUsedSequence": Needs(
+        IDEMPOTENT, Focus(faults=(messages(0, 6_000, "Produce: repeat 400 ms every 7"),))
+    ),
+    "BeginAtZero": Needs(Load(producers=1, probes=PROBES_CALM)),
+    **dict.fromkeys(
+        ("RememberBatches", "RetryKeepsSequence"),
+        Needs(IDEMPOTENT, Focus(faults=(messages(0, 6_000, "Produce response: close every 9"),))),
+    ),
+    "LimitInFlight": Needs(
+        IDEMPOTENT, Focus(faults=(messages(0, 6_000, "Produce response: delay 700 ms every 30"),))
+    ),
+    "RebuildWindow": Needs(
+        IDEMPOTENT,
+        Focus(faults=(
+            messages(0, 6_000, "Produce response: close every 9"),
+            *(fault(900 + 700 * n, 0, "expire", "leader(t,0)") for n in range(7)),
+        )),
+    ),
+    "ForgetTruncatedBatches": Needs(
+        replace(IDEMPOTENT, idempotent=1),
+        Focus(faults=(
+            fault(800, 2_600, "cut", "idempotent:0", of="3"),
+            fault(800, 2_600, "cut", "idempotent:0", of="4"),
+            fault(800, 1_500, "cut", "2", direction="in", of="brokers", what="FetchRequest"),
+            fault(900, 1_500, "cut", "2", of="store"),
+            fault(3_200, 1_500, "kill", "3"),
+        )),
+        assigned=LED_BY_2,
     ),
     "EndTxnBumpsEpoch": Needs(
         Load(producers=1, transactional=1),

@@ -1,10 +1,16 @@
 """Check the liveness invariants some time after the last fault."""
 
-from highwater.fuzz.simulator.clients.load import SIDE_TOPIC, Clients
+from highwater.fuzz.simulator.clients.load import SIDE_TOPIC, Clients, Writer
 from highwater.fuzz.simulator.cluster import TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.invariants.contents import committed_batches
-from highwater.fuzz.simulator.invariants.transactions import torn_transactions, wrong_stable_offsets
+from highwater.fuzz.simulator.invariants.sequences import out_of_order
+from highwater.fuzz.simulator.invariants.transactions import (
+    hanging_transactions,
+    torn_transactions,
+    undecided_markers,
+    wrong_stable_offsets,
+)
 from highwater.reference.controller.cluster import TOPICS, parse_topic
 from highwater.reference.wire.records import decode_records
 
@@ -21,6 +27,7 @@ def check_progress(cluster: SimulatedCluster, invariants: Invariants, clients: C
     if cluster.settings.clients.old_consumers:
         _check_all_claimed(cluster, invariants)
         return
+    _check_markers(cluster, invariants)
     before = [writer.acked for writer in clients.writers]
     read = {name: reader.acked for name, reader in clients.readers.items()}
     world.run_until(world.now_ms + PATIENCE_MS * (2 if cluster.settings.clients.transactional else 1))
@@ -42,7 +49,10 @@ def check_progress(cluster: SimulatedCluster, invariants: Invariants, clients: C
             )
     _check_deletion(cluster, invariants)
     _check_group_is_stable(cluster, invariants)
-    _check_written_once(cluster, invariants)
+    _check_written_once(cluster, invariants, clients)
+    _check_sequences(cluster, invariants)
+    for message in hanging_transactions(cluster) if cluster.settings.clients.transactional else ():
+        invariants.violated("NoneHangs", message)
     for message in torn_transactions(cluster) if cluster.settings.clients.transactional else ():
         invariants.violated("TransactionsAreAtomic", message)
     for message in wrong_stable_offsets(cluster):
@@ -101,8 +111,28 @@ def _check_group_is_stable(cluster: SimulatedCluster, invariants: Invariants) ->
         invariants.violated("EventuallySettled", f"{missing}, {GROUP_PATIENCE_MS} ms after the other checks passed")
 
 
-def _check_written_once(cluster: SimulatedCluster, invariants: Invariants) -> None:
+def _check_markers(cluster: SimulatedCluster, invariants: Invariants) -> None:
+    """Check that each transaction that is decided now gets its markers (KIP-98)."""
+    undecided, end_ms = undecided_markers(cluster), cluster.world.now_ms + PATIENCE_MS
+    while undecided and cluster.world.now_ms < end_ms:
+        cluster.world.run_until(cluster.world.now_ms + 100)
+        undecided &= undecided_markers(cluster)
+    for name, epoch, _ in undecided:
+        invariants.violated("EveryMarkerIsWritten", f"{name} with epoch {epoch} has lacked a marker for 1.5 s")
+
+
+def _check_sequences(cluster: SimulatedCluster, invariants: Invariants) -> None:
+    """Check that the sequence numbers of each producer are in the log once and in order."""
+    for partition in range(cluster.settings.partitions):
+        leader = cluster.leader(partition)
+        replica = cluster.replica(leader, partition) if leader > 0 else None
+        for message in out_of_order(committed_batches(replica)) if replica is not None else ():
+            invariants.violated("InOrderOnce", f"{TOPIC}-{partition}: {message}")
+
+
+def _check_written_once(cluster: SimulatedCluster, invariants: Invariants, clients: Clients) -> None:
     """Check that the records of each idempotent producer are in the log once and in order (KIP-98)."""
+    refused = {value for writer in clients.writers if isinstance(writer, Writer) for value in writer.refused}
     for partition in range(cluster.settings.partitions if cluster.settings.clients.idempotent else 0):
         leader = cluster.leader(partition)
         replica = cluster.replica(leader, partition) if leader > 0 else None
@@ -112,6 +142,11 @@ def _check_written_once(cluster: SimulatedCluster, invariants: Invariants) -> No
         records = [record for _, batch in committed_batches(replica) for record in decode_records(batch)[1]]
         for record in records:
             if record.value is not None and record.value.startswith(b"once"):
+                if record.value in refused:
+                    invariants.violated(
+                        "RepeatsAreAnswered",
+                        f"{record.value.decode()} is stored at {record.offset}, and its batch was refused",
+                    )
                 _, producer, number = record.value.split()
                 if int(number) <= last.get(producer, 0):
                     invariants.violated(

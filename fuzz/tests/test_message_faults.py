@@ -177,7 +177,7 @@ def test_repeated_ends_break_transactions_without_their_guard() -> None:
     without = settings_without_guard("EndTxnBumpsEpoch", Settings(swarm=True, guards_off=("EndTxnBumpsEpoch",)))
     broken = run_seed(schedule.seed, without, schedule=schedule)
     assert broken.violation is not None
-    assert broken.violation.invariant == "TransactionsAreAtomic"
+    assert broken.violation.invariant == "CommitsAreAsked"
     control = run_seed(schedule.seed, replace(without, guards_off=()), schedule=schedule)
     assert control.violation is None
     assert broken.situations[STRUCK]

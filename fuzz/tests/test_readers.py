@@ -12,6 +12,7 @@ from highwater.fuzz.simulator.search import run_seed
 from highwater.reference.groups import store
 from highwater.reference.groups.group import Group
 from highwater.reference.groups.records import OffsetCommitKey, unpack_key
+from highwater.reference.guards import Guards
 from highwater.reference.replication import fetch, offsets
 from highwater.reference.replication.partition import Partition
 from highwater.reference.storage.log import Log, OffsetOutOfRangeError
@@ -108,8 +109,8 @@ def reads_end(patch: pytest.MonkeyPatch) -> None:
     """Consumers receive no record beyond the fortieth, however long they ask."""
     readable_until = fetch._readable_until
 
-    def at_most(partition: Partition, body: Any) -> int:
-        end = readable_until(partition, body)
+    def at_most(partition: Partition, body: Any, guards: Guards) -> int:
+        end = readable_until(partition, body, guards)
         return end if body.replica_id >= 0 else min(end, 40)
 
     patch.setattr(fetch, "_readable_until", at_most)

@@ -6,11 +6,12 @@ a batch keeps its sequence in every retry, and no later batch overtakes it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from highwater.reference.clients.batches import NO_PRODUCER_ID, Batch, PartitionQueue
 from highwater.reference.effects import Effect, Instant, Outbox, Request, Response, SetTimer, broker_peer
+from highwater.reference.guards import Guards
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from highwater.reference.wire.messages.produce import (
@@ -83,6 +84,7 @@ class ProducerConfig:
     retry_backoff_ms: int = 100
     request_timeout_ms: int = 1_000
     delivery_timeout_ms: int = 120_000
+    guards: Guards = field(default_factory=Guards)
 
     def __post_init__(self) -> None:
         if self.enable_idempotence and (self.acks != -1 or not 0 < self.max_in_flight <= MAX_IN_FLIGHT):
@@ -229,8 +231,9 @@ class Producer:
 
     def _send_ready(self, queue: PartitionQueue) -> None:
         config = self._config
-        for batch in queue.ready(self._now.monotonic_ms, config.linger_ms, config.batch_size, config.max_in_flight):
-            if not batch.sent and config.enable_idempotence:
+        most = config.max_in_flight if config.guards.limit_in_flight else len(queue.batches)
+        for batch in queue.ready(self._now.monotonic_ms, config.linger_ms, config.batch_size, most):
+            if config.enable_idempotence and not (batch.sent and config.guards.retry_keeps_sequence):
                 queue.identify(batch)
             batch.sent = batch.in_flight = True
             data = PartitionProduceData(index=queue.partition, records=batch.encode())

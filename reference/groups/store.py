@@ -139,7 +139,7 @@ class GroupStore:
         )
         ((_, header),) = batch_headers(batch)
         if producer is not None:
-            refused = partition.log.producers.check(header)
+            refused = partition.log.producers.check(header, self._context.guards)
             if refused is not ErrorCode.NONE:
                 return refused
         partition.append(batch, header)

@@ -15,6 +15,7 @@ from typing import Any
 
 from highwater.reference.context import Context
 from highwater.reference.effects import Request
+from highwater.reference.guards import Guards
 from highwater.reference.procedures import Pending
 from highwater.reference.replication.fetch_sessions import NO_SESSION, FetchContext, FetchSessions, Session
 from highwater.reference.replication.partition import Diverging, Partition, Waiter
@@ -194,7 +195,7 @@ class FetchHandler:
         self, session: Session, partition: Partition, requested: FetchPartition, body: FetchRequest
     ) -> bool:
         """Return whether only a call of a partition's waiters can change what the next read pass finds in it."""
-        if requested.fetch_offset < _readable_until(partition, body):
+        if requested.fetch_offset < _readable_until(partition, body, self._context.guards):
             return False  # it has records, which the response may have had no space for
         if session.is_replica:
             return partition.is_settled(session.replica_id)
@@ -224,7 +225,7 @@ class FetchHandler:
                     if diverging is None:
                         size = min(requested.partition_max_bytes, read_pass.bytes_left)
                         records = partition.log.read(
-                            requested.fetch_offset, size, _readable_until(partition, body),
+                            requested.fetch_offset, size, _readable_until(partition, body, self._context.guards),
                             at_least_one=read_pass.size == 0,
                         )  # fmt: skip
                 error = ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else error
@@ -242,9 +243,9 @@ class FetchHandler:
             return _partition_data(partition, diverging_epoch=end), True
         # A read ends with its segment: without this, each segment smaller than min_bytes costs max_wait_ms
         # (DelayedFetch, case F).
-        until = _readable_until(partition, body)
+        until = _readable_until(partition, body, self._context.guards)
         urgent = bool(records) and partition.log.on_older_segment(requested.fetch_offset, until)
-        if body.isolation_level == READ_COMMITTED:
+        if body.isolation_level == READ_COMMITTED and self._context.guards.hide_aborted:
             aborted = _aborted(partition, requested.fetch_offset, records)
             return _partition_data(partition, records=records, aborted_transactions=aborted), urgent
         return _partition_data(partition, records=records), urgent
@@ -313,11 +314,11 @@ def _can_complete(fetch_context: FetchContext, read_pass: ReadPass) -> bool:
     return enough or fetch_context.is_empty
 
 
-def _readable_until(partition: Partition, body: FetchRequest) -> int:
+def _readable_until(partition: Partition, body: FetchRequest, guards: Guards) -> int:
     """Return the end of the readable offsets: log end (replica), high watermark, or last stable offset."""
     if body.replica_id >= 0:
         return partition.log.log_end_offset
-    if body.isolation_level == READ_COMMITTED:
+    if body.isolation_level == READ_COMMITTED and guards.stable_before_open:
         return partition.log.producers.last_stable_offset(partition.high_watermark)
     return partition.high_watermark
 

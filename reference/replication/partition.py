@@ -49,6 +49,7 @@ from highwater.reference.wire.records import BatchHeader
 
 Waiter = Callable[[], None]
 RETRY_MS = 200
+END_OF_TIME_MS = 1 << 62
 
 
 class Role(StrEnum):
@@ -134,6 +135,8 @@ class Partition:
         now_ms = self._context.now.monotonic_ms
         self.role, self.leader, self.leader_epoch = Role.LEADER, self._context.broker_id, state.leader_epoch
         self._apply_state(state, replicas)
+        if not self._context.guards.rebuild_window:
+            self.log.producers.expire(END_OF_TIME_MS)
         self.epoch_start_offset = self.log.log_end_offset
         self.log.epochs.assign(state.leader_epoch, self.epoch_start_offset)
         # A replica that is being reassigned away is no longer assigned, but counts until it has left the ISR.
@@ -546,8 +549,11 @@ class Partition:
     def truncate_to(self, offset: int) -> None:
         # The leader epoch cache drops entries past the end even if no record is removed (KAFKA-10706).
         if offset < self.log.log_end_offset or self._context.guards.forget_truncated_epochs:
+            before = dict(self.log.producers.entries)
             with self.storage():
                 self.log.truncate_to(offset)
+            if not self._context.guards.forget_truncated_batches:
+                self.log.producers.remember_batches(before)
         if self.offline:
             return
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)

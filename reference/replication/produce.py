@@ -100,10 +100,11 @@ class ProduceHandler:
         partition = self._leader(topic, data.index, body.acks)
         batch, header = self._validator.validate(topic, bytes(data.records or b""), version)
         append_time = -1
-        repeated = partition.log.producers.duplicate(header)
+        repeated = partition.log.producers.duplicate(header, self._context.guards)
         if repeated is None and header.is_transactional:
             await self._verify_transaction(partition, header, body.transactional_id, version)
-            repeated = partition.log.producers.duplicate(header)  # the same batch may have waited on another connection
+            # The same batch may have waited on another connection.
+            repeated = partition.log.producers.duplicate(header, self._context.guards)
         if repeated is not None:
             append_time = repeated.timestamp  # also with CreateTime, as in Apache Kafka
             base_offset, end_offset = repeated.base_offset, repeated.last_offset + 1
@@ -145,8 +146,8 @@ class ProduceHandler:
         """
         if transactional_id is None:
             raise RefusedBatchError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        producers = partition.log.producers
-        if producers.has_open_transaction(header):
+        producers, guards = partition.log.producers, self._context.guards
+        if producers.has_open_transaction(header) or not guards.verify_before_append:
             return
         ended = producers.last_marker(header.producer_id)
         adds = version >= ADDS_PARTITIONS_SINCE
@@ -159,7 +160,8 @@ class ProduceHandler:
         )
         # With an epoch for each transaction, a marker that arrives meanwhile is that of the transaction before, and
         # `check` refuses the epoch of a transaction that has ended.
-        if error is ErrorCode.NONE and not adds and producers.last_marker(header.producer_id) != ended:
+        ended_meanwhile = not adds and producers.last_marker(header.producer_id) != ended
+        if error is ErrorCode.NONE and ended_meanwhile and guards.refuse_ended_meanwhile:
             error = ErrorCode.TRANSACTION_ABORTABLE  # the transaction ended during the verification
         if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
             error = ErrorCode.INVALID_TXN_STATE
@@ -175,7 +177,7 @@ class ProduceHandler:
         self._leader(partition.topic, partition.partition, acks)  # may have changed during the verification
         if header.producer_id >= 0:
             from_zero = header.is_transactional and version >= ADDS_PARTITIONS_SINCE
-            error = partition.log.producers.check(header, from_zero=from_zero)
+            error = partition.log.producers.check(header, self._context.guards, from_zero=from_zero)
             if error is not ErrorCode.NONE:
                 raise RefusedBatchError(error)
         append_time = -1

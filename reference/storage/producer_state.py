@@ -5,12 +5,13 @@ The state is derived from the batches of the log, so every replica builds it, an
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from crc32c import crc32c
 
+from highwater.reference.guards import Guards
 from highwater.reference.storage.filesystem import FileSystem
 from highwater.reference.storage.transaction_index import AbortedTransaction
 from highwater.reference.wire.errors import DecodeError, ErrorCode
@@ -68,6 +69,16 @@ def last_sequence(header: BatchHeader) -> int:
     return (header.base_sequence + header.last_offset_delta) % SEQUENCE_MODULUS
 
 
+def is_next(sequence: int, last: int, guards: Guards) -> bool:
+    """Return whether a batch with this first sequence may follow `last` (NO_SEQUENCE: it is the first of its epoch)."""
+    if last == NO_SEQUENCE and not guards.begin_at_zero:
+        return True
+    skipped = (sequence - last - 1) % SEQUENCE_MODULUS
+    if skipped >= SEQUENCE_MODULUS // 2:  # sequences wrap: so far ahead, it is behind
+        return not guards.refuse_used_sequence
+    return skipped == 0 or not guards.refuse_sequence_gap
+
+
 def read_marker(batch: bytes) -> Marker | None:
     """Decode the transaction marker of a control batch; None if the batch is another kind of control record."""
     try:
@@ -97,15 +108,16 @@ class ProducerStates:
 
     # -- before an append ------------------------------------------------------------------------
 
-    def duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+    def duplicate(self, header: BatchHeader, guards: Guards) -> BatchMetadata | None:
         """Return the batch that this one repeats, if it is among the producer's last five."""
         entry = self.entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
             return None
         span = (header.base_sequence, last_sequence(header))
-        return next((b for b in entry.batches if (b.base_sequence, b.last_sequence) == span), None)
+        remembered = entry.batches if guards.remember_batches else entry.batches[-1:]
+        return next((b for b in remembered if (b.base_sequence, b.last_sequence) == span), None)
 
-    def check(self, header: BatchHeader, *, from_zero: bool = False) -> ErrorCode:
+    def check(self, header: BatchHeader, guards: Guards, *, from_zero: bool = False) -> ErrorCode:
         """Check the producer epoch and sequence of the next batch to append.
 
         An unknown producer id may start with any sequence (KIP-360), unless `from_zero`: under transaction version 2
@@ -113,29 +125,34 @@ class ProducerStates:
         """
         entry = self.entries.get(header.producer_id)
         if entry is None:
-            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if from_zero and header.base_sequence else ErrorCode.NONE
-        if header.producer_epoch < entry.epoch:
+            is_late = from_zero and header.base_sequence and guards.begin_at_zero
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if is_late else ErrorCode.NONE
+        if header.producer_epoch < entry.epoch and guards.fence_stale_produce:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if entry.transaction_start is not None and not header.is_transactional:
             return ErrorCode.INVALID_TXN_STATE
         if header.base_sequence == NO_SEQUENCE:  # written by a coordinator on behalf of the producer
             return ErrorCode.NONE
         last = entry.last_sequence if header.producer_epoch == entry.epoch else NO_SEQUENCE
-        expected = (last + 1) % SEQUENCE_MODULUS
-        return ErrorCode.NONE if header.base_sequence == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        follows = is_next(header.base_sequence, last, guards)
+        return ErrorCode.NONE if follows else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int, *, needs_new_epoch: bool) -> ErrorCode:
+    def check_marker(
+        self, header: BatchHeader, coordinator_epoch: int, guards: Guards, *, ends_version_2: bool
+    ) -> ErrorCode:
         """Check that neither the producer epoch nor the coordinator epoch of a marker is outdated.
 
-        Under transaction version 2 the epoch of a marker is higher than that of its transaction (`needs_new_epoch`):
-        one with the same epoch is late, and would end the transaction after it (KIP-1228).
+        Under transaction version 2 the epoch of a marker is higher than that of its transaction: one with the same
+        epoch is late, and would end the transaction after it (KIP-1228).
         """
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return ErrorCode.NONE
-        if header.producer_epoch < entry.epoch + needs_new_epoch:
+        if header.producer_epoch < entry.epoch and guards.fence_stale_marker:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if coordinator_epoch < entry.coordinator_epoch:
+        if header.producer_epoch == entry.epoch and ends_version_2 and guards.marker_needs_new_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < entry.coordinator_epoch and guards.fence_old_coordinator:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
 
@@ -231,6 +248,12 @@ class ProducerStates:
         ]
         for producer_id in expired:
             del self.entries[producer_id]
+
+    def remember_batches(self, before: Mapping[int, ProducerEntry]) -> None:
+        """Take epochs and batches from an earlier state, as a leader did that kept them beside its log."""
+        for producer_id, entry in before.items():
+            kept = self.entries.setdefault(producer_id, ProducerEntry(entry.epoch))
+            kept.epoch, kept.batches = entry.epoch, entry.batches
 
     def forget_aborted_below(self, offset: int) -> None:
         """Remove the aborted transactions that end below the new log start."""

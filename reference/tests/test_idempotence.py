@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from highwater.reference.effects import broker_peer
+from highwater.reference.guards import Guards
 from highwater.reference.storage.producer_state import BATCHES_TO_RETAIN, SEQUENCE_MODULUS, ProducerStates
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.wire.errors import ErrorCode
@@ -167,7 +168,7 @@ def test_a_snapshot_keeps_the_last_batch_of_each_producer_and_open_transactions(
     assert after.entries[1].last_sequence == 2
     assert after.entries[2].transaction_start == 3
     assert after.last_stable_offset(10) == 3
-    assert after.check(header(3, 4)) is ErrorCode.NONE
+    assert after.check(header(3, 4), Guards()) is ErrorCode.NONE
     assert after.snapshot() == before.snapshot()
 
 

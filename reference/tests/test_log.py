@@ -7,6 +7,7 @@ import pytest
 from highwater.reference.drivers.files import Disk
 from highwater.reference.drivers.simulation.disk import SimulatedDisk
 from highwater.reference.effects import Flush, Outbox
+from highwater.reference.guards import Guards
 from highwater.reference.storage.checkpoints import Checkpoint, parse_offsets
 from highwater.reference.storage.filesystem import FileSystem
 from highwater.reference.storage.leader_epochs import LeaderEpochCache
@@ -177,11 +178,11 @@ def test_producer_state_survives_recovery(fs: FileSystem) -> None:
         log.append_as_leader(data, header, 0)
     again = Log(fs, "t-0", SMALL, clean=False)
     ((_, repeated),) = batch_headers(batch("x", producer=5, sequence=4))
-    found = again.producers.duplicate(repeated)
+    found = again.producers.duplicate(repeated, Guards())
     assert found is not None
     assert found.base_offset == 4
     ((_, forgotten),) = batch_headers(batch("x", producer=5, sequence=1))
-    assert again.producers.duplicate(forgotten) is None, "producer state keeps only the last five batches"
+    assert again.producers.duplicate(forgotten, Guards()) is None, "producer state keeps only the last five batches"
 
 
 def test_end_offset_of_a_leader_epoch_follows_kip_279() -> None:

@@ -5,11 +5,12 @@ cannot affect a later transaction (KIP-890).  Up to EndTxn 4 it can end a later 
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from highwater.reference.context import Context, from_json, to_json
 from highwater.reference.effects import Request
 from highwater.reference.groups.store import OFFSETS_TOPIC, GroupStore
-from highwater.reference.procedures import spawn
+from highwater.reference.procedures import spawn, start_procedure
 from highwater.reference.store.client import StoreClient
 from highwater.reference.transactions.markers import MarkerSender
 from highwater.reference.transactions.states import IDLE, PREPARED, TransactionState
@@ -102,7 +103,7 @@ class TransactionCoordinator:
         producer_ids: ProducerIds,
         sender: MarkerSender,
     ) -> None:
-        self._context, self._store = context, store
+        self._context, self._store, self._guards = context, store, context.guards
         self._groups, self._producer_ids, self._sender = groups, producer_ids, sender
 
     # -- InitProducerId ----------------------------------------------------------------------------
@@ -136,19 +137,21 @@ class TransactionCoordinator:
             _raise_on_error(self._store.check(transactional_id))  # the partition may have a new leader by now
             self._store.entries.setdefault(transactional_id, Entry(first))
         entry = self._store.entries[transactional_id]
-        current = entry.current
-        if entry.pending is not None or current.state in PREPARED:
+        if entry.pending is not None or self._awaits_markers(entry, waits=self._guards.init_awaits_markers):
             raise RefusedTransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        current = entry.current
         if not current.may_continue(body.producer_id, body.producer_epoch):
             raise RefusedTransactionError(ErrorCode.PRODUCER_FENCED)
-        if current.state is TransactionState.ONGOING:
+        if current.state is TransactionState.ONGOING and self._guards.init_aborts_open:
             spawn(self.abort_fenced(entry))
             raise RefusedTransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return await self._next_epoch(entry, body)
 
     async def _next_epoch(self, entry: Entry, body: InitProducerIdRequest) -> Transaction:
         current, now_ms, timeout_ms = entry.current, self._context.now.wall_ms, body.transaction_timeout_ms
-        if current.epoch_exhausted:
+        if current.state is TransactionState.ONGOING:  # InitAbortsOpen is off: the next instance continues it
+            next_state = replace(current, producer_epoch=current.producer_epoch + 1)
+        elif current.epoch_exhausted:
             entry.pending = TransactionState.EMPTY
             producer_id = await self._producer_ids.take()
             entry.pending = None
@@ -156,7 +159,8 @@ class TransactionCoordinator:
                 raise RefusedTransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             next_state = current.rotated(producer_id, timeout_ms, body.producer_epoch, now_ms)
         else:
-            next_state = current.initialised(timeout_ms, body.producer_epoch, now_ms)
+            bumps = self._guards.init_bumps_epoch
+            next_state = current.initialised(timeout_ms, body.producer_epoch, now_ms, bumps=bumps)
         _raise_on_error(await self._store.write_transition(entry, next_state))
         return next_state
 
@@ -173,12 +177,18 @@ class TransactionCoordinator:
         if error is not ErrorCode.NONE:
             return error
         entry = self._store.entries[transactional_id]
-        if entry.pending is not None or entry.current.state in PREPARED:
+        if entry.pending is not None or self._awaits_markers(entry, waits=self._guards.add_awaits_markers):
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if entry.current.state is TransactionState.ONGOING and entry.current.partitions.issuperset(partitions):
             return ErrorCode.NONE
         next_state = entry.current.with_partitions(partitions, version, self._context.now.wall_ms)
         return await self._store.write_transition(entry, next_state)
+
+    def _awaits_markers(self, entry: Entry, *, waits: bool) -> bool:
+        """Return whether the last transaction has ended and lacks a marker; without `waits` it counts as complete."""
+        if entry.current.state in PREPARED and not waits:
+            entry.current = entry.current.completed(self._context.now.wall_ms)
+        return entry.current.state in PREPARED
 
     def verify(
         self, transactional_id: str, producer_id: int, epoch: int
@@ -199,7 +209,8 @@ class TransactionCoordinator:
             return error
         if entry is None or entry.current.producer_id != producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        return ErrorCode.NONE if entry.current.producer_epoch == epoch else ErrorCode.PRODUCER_FENCED
+        is_current = entry.current.producer_epoch == epoch or not self._guards.fence_stale_add
+        return ErrorCode.NONE if is_current else ErrorCode.PRODUCER_FENCED
 
     async def add_offsets(self, request: Request) -> AddOffsetsToTxnResponse:
         """Add the group's partition of `__consumer_offsets` to the transaction."""
@@ -236,7 +247,7 @@ class TransactionCoordinator:
         current = entry.current
         if current.producer_id != body.producer_id:
             raise RefusedTransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if current.producer_epoch != body.producer_epoch:
+        if current.producer_epoch != body.producer_epoch and self._guards.fence_stale_end_txn:
             raise RefusedTransactionError(ErrorCode.PRODUCER_FENCED)
         if entry.pending is not None:
             raise RefusedTransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -252,9 +263,12 @@ class TransactionCoordinator:
         """
         current = entry.current
         repeated = current.is_repeated_end(body.producer_id, body.producer_epoch)
+        if current.state is TransactionState.ONGOING and not self._guards.fence_stale_end_txn:
+            repeated = False  # it ends the open transaction
         if current.producer_id != body.producer_id and not repeated:
             raise RefusedTransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if not repeated and current.producer_epoch != body.producer_epoch:
+        is_stale = current.producer_epoch != body.producer_epoch
+        if is_stale and not repeated and self._guards.fence_stale_end_txn:
             raise RefusedTransactionError(ErrorCode.PRODUCER_FENCED)
         if entry.pending is not None:
             raise RefusedTransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -286,33 +300,47 @@ class TransactionCoordinator:
             next_producer_id=next_producer_id,
             now_ms=self._context.now.wall_ms,
         )
-        _raise_on_error(await self._store.write_transition(entry, prepared))
+        _raise_on_error(await self._decide(entry, prepared))
         spawn(self._complete(entry))
         return prepared
 
-    async def abort_fenced(self, entry: Entry) -> None:
+    async def _decide(self, entry: Entry, prepared: Transaction) -> ErrorCode:
+        """Write the outcome to the log, before any marker is sent; return NONE once it is final."""
+        if self._guards.persist_decision:
+            return await self._store.write_transition(entry, prepared)
+        entry.current = prepared
+        return ErrorCode.NONE
+
+    async def abort_timed_out(self, entry: Entry) -> None:
+        """Abort the open transaction, which exceeds its timeout, and fence its producer (KIP-98)."""
+        await self.abort_fenced(entry, fences=self._guards.timeout_fences)
+
+    async def abort_fenced(self, entry: Entry, *, fences: bool = True) -> None:
         """Bump the epoch and abort the open transaction, so that the old producer is fenced (KIP-98)."""
         now_ms = self._context.now.wall_ms
-        prepared = entry.current.fenced(now_ms).prepared(
+        current = entry.current.fenced(now_ms) if fences else entry.current
+        prepared = current.prepared(
             commit=False,
             client_version=entry.current.client_version,
             next_producer_id=NO_PRODUCER_ID,
             now_ms=now_ms,
         )
-        if await self._store.write_transition(entry, prepared) is ErrorCode.NONE:
+        if await self._decide(entry, prepared) is ErrorCode.NONE:
             await self._complete(entry)
 
     def resume(self, entries: list[Entry]) -> None:
         """Write the markers of prepared transactions after this broker became their coordinator."""
         for entry in entries:
-            if entry.current.state in PREPARED:
+            if entry.current.state in PREPARED and self._guards.resume_prepared:
                 spawn(self._complete(entry))
 
     async def _complete(self, entry: Entry) -> None:
         """Send every marker, then write the complete state; stop if another broker became the coordinator."""
         prepared = entry.current
         epoch = self._store.coordinator_epoch(prepared.transactional_id)
-        if not await self._sender.send(prepared, epoch, lambda: self._store.owns(entry)):
+        if not self._guards.complete_awaits_markers:
+            start_procedure(self._sender.send, prepared, epoch, lambda: self._store.owns(entry))
+        elif not await self._sender.send(prepared, epoch, lambda: self._store.owns(entry)):
             return
         while self._store.owns(entry) and entry.current is prepared:
             completed = prepared.completed(self._context.now.wall_ms)

@@ -48,7 +48,7 @@ class Expiry:
             current = entry.current
             is_open = current.state is TransactionState.ONGOING and entry.pending is None
             if is_open and current.started_ms + current.timeout_ms < now_ms:
-                spawn(self._coordinator.abort_fenced(entry))
+                spawn(self._coordinator.abort_timed_out(entry))
 
     async def remove_transactional_ids(self) -> None:
         """Remove idle ids after `transactional.id.expiration.ms`."""

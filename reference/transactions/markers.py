@@ -84,8 +84,7 @@ class MarkerWriter:
         ends_version_2 = marker.transaction_version >= EPOCH_BUMP_VERSION
         is_repeated = ends_version_2 and guards.answer_repeated_marker and producers.repeats_marker(header)
         if not is_repeated:
-            needs_new_epoch = ends_version_2 and guards.marker_needs_new_epoch
-            error = producers.check_marker(header, marker.coordinator_epoch, needs_new_epoch=needs_new_epoch)
+            error = producers.check_marker(header, marker.coordinator_epoch, guards, ends_version_2=ends_version_2)
             if error is not ErrorCode.NONE:
                 return error
             partition.append(batch, header)

@@ -3,6 +3,7 @@
 Member and generation are checked as for OffsetCommit (KIP-447): a zombie whose partitions were reassigned is fenced.
 """
 
+from highwater.reference.context import Context
 from highwater.reference.effects import Request
 from highwater.reference.groups.coordinator import GroupCoordinator
 from highwater.reference.groups.group import CommittedOffset
@@ -30,11 +31,13 @@ class TransactionalOffsets:
 
     def __init__(
         self,
+        context: Context,
         store: GroupStore,
         coordinator: GroupCoordinator,
         offsets: OffsetsCoordinator,
         verifier: TransactionVerifier,
     ) -> None:
+        self._context = context
         self._store, self._coordinator, self._offsets, self._verifier = store, coordinator, offsets, verifier
 
     async def commit(self, request: Request) -> TxnOffsetCommitResponse:
@@ -74,7 +77,9 @@ class TransactionalOffsets:
 
     async def _verify(self, body: TxnOffsetCommitRequest, version: int) -> ErrorCode:
         """Verify as the leader of a partition does before it appends a batch (`ProduceHandler`)."""
-        adds = version >= ADDS_GROUP_SINCE
+        adds, guards = version >= ADDS_GROUP_SINCE, self._context.guards
+        if not guards.verify_before_append:
+            return ErrorCode.NONE
         marker_before = self._store.last_marker(body.group_id, body.producer_id)
         error = await self._verifier.verify(
             body.transactional_id,
@@ -83,11 +88,8 @@ class TransactionalOffsets:
             (OFFSETS_TOPIC, self._store.partition_for(body.group_id)),
             add=adds,
         )
-        if (
-            error is ErrorCode.NONE
-            and not adds
-            and self._store.last_marker(body.group_id, body.producer_id) != marker_before
-        ):
+        ended_meanwhile = not adds and self._store.last_marker(body.group_id, body.producer_id) != marker_before
+        if error is ErrorCode.NONE and ended_meanwhile and guards.refuse_ended_meanwhile:
             error = ErrorCode.TRANSACTION_ABORTABLE  # the transaction ended during verification
         if error is ErrorCode.TRANSACTION_ABORTABLE and not adds:
             return ErrorCode.INVALID_TXN_STATE

@@ -42,6 +42,7 @@ class Transactions:
         groups: GroupStore,
         store_client: StoreClient,
     ) -> None:
+        self._context = context
         self.version = transaction_version(context.guards)
         self.store = TransactionStore(context, cache)
         self._writer = MarkerWriter(context, replicas, groups)
@@ -61,7 +62,7 @@ class Transactions:
 
     def served(self, members: GroupCoordinator, offsets: OffsetsCoordinator) -> dict[str, ServedApi]:
         """Return the handlers by API name; the versions that need transaction version 2 are omitted below it."""
-        commits = TransactionalOffsets(self._groups, members, offsets, self.verifier)
+        commits = TransactionalOffsets(self._context, self._groups, members, offsets, self.verifier)
         newest = self.version >= EPOCH_BUMP_VERSION
         return {
             "InitProducerId": ServedApi(self.coordinator.init_producer_id, 0, 5),

@@ -67,12 +67,16 @@ class Transaction:
             return epoch in {self.producer_epoch, self.last_producer_epoch}
         return producer_id == self.previous_producer_id and epoch >= MAX_EPOCH - 1
 
-    def initialised(self, timeout_ms: int, expected_epoch: int, now_ms: int) -> "Transaction":
-        """Return a copy with the next epoch; a repeated request, recognised by the previous epoch, keeps the epoch."""
-        repeated = expected_epoch not in {NO_EPOCH, self.producer_epoch} and self.producer_epoch != NO_EPOCH
+    def initialised(self, timeout_ms: int, expected_epoch: int, now_ms: int, *, bumps: bool) -> "Transaction":
+        """Return a copy with the next epoch; a repeated request, recognised by the previous epoch, keeps the epoch.
+
+        With `bumps` False only the first request gets another epoch.
+        """
+        is_first = self.producer_epoch == NO_EPOCH
+        repeated = expected_epoch not in {NO_EPOCH, self.producer_epoch} and not is_first
         return replace(
             self.with_state(TransactionState.EMPTY, now_ms),
-            producer_epoch=self.producer_epoch + (not repeated),
+            producer_epoch=self.producer_epoch + (is_first or (bumps and not repeated)),
             last_producer_epoch=self.last_producer_epoch if repeated else expected_epoch,
             timeout_ms=timeout_ms,
             partitions=frozenset(),

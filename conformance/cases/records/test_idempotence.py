@@ -6,7 +6,7 @@ from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.producers import LAST_SEQUENCE, IdempotentProducer, init_producer_id
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, defect
+from highwater.conformance.defects import GuardOff, Reply, defect
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -67,7 +67,7 @@ def test_a_resent_batch_is_answered_from_memory(producer: IdempotentProducer, ve
 
 
 @clause("IDM-2", "of five")
-@defect(Reply(ProduceRequest, BASE_OFFSET, 0))
+@defect(Reply(ProduceRequest, BASE_OFFSET, 0), GuardOff("RememberBatches"))
 @pytest.mark.parametrize("back", [5, 4, 3, 2], ids=lambda back: f"{back} back")
 def test_any_of_the_last_five_batches_is_remembered(producer: IdempotentProducer, back: int) -> None:
     for number in range(7):
@@ -77,7 +77,7 @@ def test_any_of_the_last_five_batches_is_remembered(producer: IdempotentProducer
 
 
 @clause("IDM-3")
-@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0), GuardOff("RefuseSequenceGap"))
 @pytest.mark.parametrize("gap", [1, 1000], ids=lambda gap: f"{gap} missing")
 def test_a_gap_is_refused(producer: IdempotentProducer, gap: int) -> None:
     producer.send_accepted(0, 2)
@@ -86,7 +86,7 @@ def test_a_gap_is_refused(producer: IdempotentProducer, gap: int) -> None:
 
 
 @clause("IDM-4")
-@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0), GuardOff("BeginAtZero"))
 @pytest.mark.parametrize("sequence", [1, 5])
 def test_a_new_epoch_begins_at_0(producer: IdempotentProducer, sequence: int) -> None:
     producer.send_accepted(0)
@@ -97,7 +97,7 @@ def test_a_new_epoch_begins_at_0(producer: IdempotentProducer, sequence: int) ->
 
 
 @clause("IDM-5")
-@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0), GuardOff("FenceStaleProduce"))
 @pytest.mark.parametrize("sequence", [0, 1], ids=["resent", "next"])
 def test_an_older_epoch_is_refused(producer: IdempotentProducer, sequence: int) -> None:
     producer.send_accepted(0)
@@ -166,7 +166,7 @@ def test_the_state_outlives_a_restart(cluster: Cluster) -> None:
 
 
 @clause("IDM-8", "new leader")
-@defect(Reply(ProduceRequest, BASE_OFFSET, 0))
+@defect(Reply(ProduceRequest, BASE_OFFSET, 0), GuardOff("RebuildWindow"))
 @pytest.mark.cluster_fault
 @pytest.mark.slow
 def test_a_new_leader_knows_the_producers(cluster: Cluster) -> None:
@@ -193,7 +193,7 @@ def test_a_producer_that_is_unknown_may_begin_anywhere(cluster: Cluster, topic: 
 
 
 @clause("IDM-10")
-@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0), GuardOff("RefuseUsedSequence"))
 def test_a_batch_beyond_memory_is_refused(producer: IdempotentProducer) -> None:
     offsets = [producer.send_accepted(sequence) for sequence in range(7)]
     answer = producer.send(1)

@@ -1,6 +1,7 @@
 """Transaction markers that the case writes itself, like a coordinator whose request or response is late (KIP-1228)."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -34,12 +35,17 @@ ERROR = "markers.topics.partitions.error_code"
 
 def write_marker(leader: Broker, topic: Topic, producer: Transactional, *, commit: bool, epoch: int) -> int:
     """Send the marker of a transaction of version 2 and return the error code of the partition."""
-    partition = WritableTxnMarkerTopic(name=topic.name, partition_indexes=(topic.partition,))
     marker = WritableTxnMarker(
-        producer_id=producer.producer_id, producer_epoch=epoch, transaction_result=commit, topics=(partition,),
+        producer_id=producer.producer_id, producer_epoch=epoch, transaction_result=commit,
         coordinator_epoch=coordinator_epoch(leader, topic), transaction_version=TRANSACTION_VERSION,
     )  # fmt: skip
-    reply = leader.call(WriteTxnMarkersRequest(markers=(marker,)), leader.version_of(WriteTxnMarkersRequest, VERSIONED))
+    return send_marker(leader, topic, marker, leader.version_of(WriteTxnMarkersRequest, VERSIONED))
+
+
+def send_marker(leader: Broker, topic: Topic, marker: WritableTxnMarker, version: int) -> int:
+    """Send a marker for this partition and return its error code."""
+    partition = WritableTxnMarkerTopic(name=topic.name, partition_indexes=(topic.partition,))
+    reply = leader.call(WriteTxnMarkersRequest(markers=(replace(marker, topics=(partition,)),)), version)
     return int(only(only(only(reply.markers).topics).partitions).error_code)
 
 
@@ -101,3 +107,60 @@ def test_a_marker_of_the_open_transaction_ends_it(cluster: Cluster, topic: Topic
     error = write_marker(leader, topic, new_producer, commit=COMMIT, epoch=new_producer.epoch + 1)
     expect("error code", 0, error)
     expect("committed values", True, committed_values(leader, topic) == [b"second"])
+
+
+# -- classic transactions, of which a marker has the epoch of the records ------------------------------
+
+
+def classic_marker(leader: Broker, topic: Topic, producer: Transactional) -> tuple[WritableTxnMarker, int]:
+    """Return the commit marker of an open transaction, and the newest version in which it ends a classic one."""
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id, producer_epoch=producer.epoch, transaction_result=COMMIT,
+        coordinator_epoch=coordinator_epoch(leader, topic),
+    )  # fmt: skip
+    return marker, min(leader.version_of(WriteTxnMarkersRequest), VERSIONED - 1)
+
+
+def open_second(cluster: Cluster, leader: Broker, topic: Topic, producer: Transactional, sequence: int) -> None:
+    """Begin a transaction behind one that has ended, and write a record to it."""
+    eventually_stable(cluster, leader, topic, 2)
+    producer.begin(topic)
+    producer.write(topic, sequence, b"second")
+
+
+@clause("TXN-37", "producer epoch")
+@defect(Reply(WriteTxnMarkersRequest, ERROR, 0), GuardOff("FenceStaleMarker"))
+def test_a_marker_of_an_older_producer_epoch_is_refused(
+    cluster: Cluster, topic: Topic, producer: Transactional
+) -> None:
+    leader = cluster.leader(topic)
+    producer.begin(topic)
+    producer.write(topic, 0, b"first")
+    producer.end(commit=COMMIT)
+    later = Transactional.initialize(cluster, transactional_id=producer.id)
+    open_second(cluster, leader, topic, later, 0)
+    marker, version = classic_marker(leader, topic, producer)
+    error = send_marker(leader, topic, marker, version)
+    expect("error code", ErrorCode.INVALID_PRODUCER_EPOCH, error)
+    expect("last stable offset", 2, fetch_committed(leader, topic).last_stable_offset)
+    expect("error code of the marker of the open transaction", 0, _end_by_marker(leader, topic, later, 0))
+
+
+@clause("TXN-37", "coordinator epoch")
+@defect(Reply(WriteTxnMarkersRequest, ERROR, 0), GuardOff("FenceOldCoordinator"))
+def test_a_marker_of_an_older_coordinator_is_refused(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    leader = cluster.leader(topic)
+    producer.begin(topic)
+    producer.write(topic, 0, b"first")
+    producer.end(commit=COMMIT)
+    open_second(cluster, leader, topic, producer, 1)
+    error = _end_by_marker(leader, topic, producer, -1)
+    expect("error code", ErrorCode.TRANSACTION_COORDINATOR_FENCED, error)
+    expect("last stable offset", 2, fetch_committed(leader, topic).last_stable_offset)
+    expect("error code of the marker of the coordinator", 0, _end_by_marker(leader, topic, producer, 0))
+
+
+def _end_by_marker(leader: Broker, topic: Topic, producer: Transactional, later: int) -> int:
+    """Send the marker of the open transaction with the last coordinator epoch plus `later`; return the error code."""
+    marker, version = classic_marker(leader, topic, producer)
+    return send_marker(leader, topic, replace(marker, coordinator_epoch=marker.coordinator_epoch + later), version)

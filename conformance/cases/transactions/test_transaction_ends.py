@@ -24,7 +24,7 @@ from highwater.conformance.cases.support.transactions import (
 from highwater.conformance.cases.topics.test_replicas import delete_records
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.defects import GuardOff, Reply, Request, defect
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -70,7 +70,7 @@ def _marks(header: Any) -> tuple[bool, bool, int]:
 
 
 @clause("TXN-6")
-@defect(Reply(FetchRequest, "responses.partitions.aborted_transactions", ()))
+@defect(Reply(FetchRequest, "responses.partitions.aborted_transactions", ()), GuardOff("HideAborted"))
 def test_what_is_aborted_is_named(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
     producer.begin(topic)
     producer.write(topic, 0, b"no")
@@ -86,7 +86,7 @@ def test_what_is_aborted_is_named(cluster: Cluster, topic: Topic, producer: Tran
 
 
 @clause("TXN-7")
-@defect(Reply(FetchRequest, LAST_STABLE, 2), Request(FetchRequest, "isolation_level", 0))
+@defect(Reply(FetchRequest, LAST_STABLE, 2), Request(FetchRequest, "isolation_level", 0), GuardOff("StableBeforeOpen"))
 def test_an_open_transaction_holds_readers_back(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
     leader = cluster.leader(topic)
     leader.produce(topic, batch(b"before"))
@@ -188,7 +188,7 @@ def test_partitions_end_together(cluster: Cluster, topic: Topic, producer: Trans
 
 
 @clause("TXN-8")
-@defect(Reply(FetchRequest, LAST_STABLE, 0))
+@defect(Reply(FetchRequest, LAST_STABLE, 0), GuardOff("TimeoutFences"))
 @pytest.mark.slow
 def test_a_transaction_that_takes_too_long_is_aborted(cluster: Cluster, topic: Topic) -> None:
     scan_s = cluster.setting("transaction_abort_timed_out_transaction_cleanup_interval_ms") / 1000
@@ -259,7 +259,7 @@ def test_each_end_bumps_the_epoch(cluster: Cluster, topic: Topic, new_producer: 
 
 
 @clause("TXN-15")
-@defect(Reply(EndTxnRequest, "error_code", 0))
+@defect(Reply(EndTxnRequest, "error_code", 0), GuardOff("FenceStaleEndTxn"))
 @pytest.mark.parametrize("commit", [COMMIT, ABORT], ids=["commit", "abort"])
 def test_a_late_end_does_not_end_the_next(
     cluster: Cluster, topic: Topic, new_producer: Transactional, commit: bool

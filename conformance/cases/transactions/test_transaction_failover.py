@@ -22,15 +22,18 @@ from highwater.conformance.cases.support.transactions import (
 from highwater.conformance.cases.topics.test_broker_configs import ALL_BROKERS, altered
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, defect
+from highwater.conformance.defects import GuardOff, Reply, defect
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
     DescribeProducersRequest,
     EndTxnRequest,
+    InitProducerIdRequest,
     TopicRequest,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -103,7 +106,7 @@ def test_a_partition_with_too_few_replicas_gets_its_marker_later(
 
 
 @clause("TXN-32")
-@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", 0))
+@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", 0), GuardOff("CompleteAwaitsMarkers"))
 def test_no_batch_is_stored_behind_a_marker_while_others_are_missing(cluster: Cluster, producer: Transactional) -> None:
     """A batch there would belong to no transaction that can end."""
     away, waiting = begin_in_two_replicas(cluster, producer)
@@ -121,6 +124,43 @@ def test_no_batch_is_stored_behind_a_marker_while_others_are_missing(cluster: Cl
     expect("error code", RETRIED, only(only(reply.responses).partition_responses).error_code)
     cluster.start(away)
     expect_outcome(cluster, waiting, COMMIT)
+
+
+@contextmanager
+def missing_marker(cluster: Cluster, producer: Transactional) -> Iterator[Topic]:
+    """Commit a transaction whose only marker cannot be written until the end of the block; yield its partition."""
+    away, topic = begin_in_two_replicas(cluster, producer)
+    cluster.stop(away)
+    await_isr(cluster, topic, 1)
+    producer.end(commit=COMMIT)
+    yield topic
+    cluster.start(away)
+    expect_outcome(cluster, topic, COMMIT)
+
+
+@clause("TXN-36", "InitProducerId")
+@defect(Reply(InitProducerIdRequest, "error_code", 0), GuardOff("InitAwaitsMarkers"))
+def test_the_next_instance_waits_for_the_markers(cluster: Cluster, producer: Transactional) -> None:
+    with missing_marker(cluster, producer):
+        request = InitProducerIdRequest(transactional_id=producer.id, transaction_timeout_ms=producer.timeout_ms)
+        expect("error code", ErrorCode.CONCURRENT_TRANSACTIONS, producer.coordinator.call(request).error_code)
+
+
+@clause("TXN-36", "AddPartitionsToTxn")
+@defect(
+    Reply(AddPartitionsToTxnRequest, "results_by_topic_v3_and_below.results_by_partition.partition_error_code", 0),
+    GuardOff("AddAwaitsMarkers"),
+)
+def test_the_next_transaction_waits_for_the_markers(cluster: Cluster, producer: Transactional) -> None:
+    with missing_marker(cluster, producer) as topic:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=producer.id, v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=(AddPartitionsToTxnTopic(name=topic.name, partitions=(topic.partition,)),),
+        )  # fmt: skip
+        reply = producer.coordinator.call(request, CLASSIC_VERSIONS[AddPartitionsToTxnRequest])
+        found = only(only(reply.results_by_topic_v3_and_below).results_by_partition).partition_error_code
+        expect("error code", ErrorCode.CONCURRENT_TRANSACTIONS, found)
 
 
 @clause("TXN-33")
@@ -146,7 +186,7 @@ def test_a_marker_counts_when_it_is_replicated(cluster: Cluster, producer: Trans
 
 @clause("TXN-28", "prepared")
 @OUTCOMES
-@defect(Reply(FetchRequest, STABLE, 0))
+@defect(Reply(FetchRequest, STABLE, 0), GuardOff("ResumePrepared"))
 def test_the_next_coordinator_completes_what_has_ended(cluster: Cluster, producer: Transactional, commit: bool) -> None:
     """Too few replicas are in sync until the coordinator is killed, so that it cannot write the marker."""
     away, topic = begin_in_two_replicas(cluster, producer)
@@ -177,7 +217,7 @@ def needing_all_replicas(cluster: Cluster, topic: str) -> Iterator[None]:
 
 @clause("TXN-31")
 @OUTCOMES
-@defect(Reply(EndTxnRequest, "error_code", 0))
+@defect(Reply(EndTxnRequest, "error_code", 0), GuardOff("PersistDecision"))
 def test_an_end_that_cannot_be_stored_can_be_repeated(cluster: Cluster, producer: Transactional, commit: bool) -> None:
     away = other_brokers(cluster, producer)[0]
     topic = cluster.create_topic(replicas=3)

@@ -21,7 +21,7 @@ from highwater.conformance.cases.support.transactions import (
 )
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.defects import GuardOff, Reply, Request, defect
 from highwater.conformance.failures import Disconnected
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
@@ -90,7 +90,10 @@ FENCED_SINCE_2 = pytest.mark.parametrize(
 
 
 @clause("TXN-1", "AddPartitionsToTxn")
-@defect(Reply(AddPartitionsToTxnRequest, "results_by_topic_v3_and_below.results_by_partition.partition_error_code", 0))
+@defect(
+    Reply(AddPartitionsToTxnRequest, "results_by_topic_v3_and_below.results_by_partition.partition_error_code", 0),
+    GuardOff("FenceStaleAdd"),
+)
 @FENCED_SINCE_2
 def test_a_fenced_instance_cannot_add(cluster: Cluster, topic: Topic, version: int, error: int) -> None:
     expect("error code", error, fenced_producer(cluster, topic).add(topic, version=version)[topic.name])
@@ -112,7 +115,7 @@ def test_a_fenced_instance_cannot_commit(cluster: Cluster, topic: Topic, version
 
 
 @clause("TXN-2")
-@defect(Request(InitProducerIdRequest, "transactional_id", None))
+@defect(Request(InitProducerIdRequest, "transactional_id", None), GuardOff("InitAbortsOpen"))
 def test_the_next_instance_aborts_what_is_open(cluster: Cluster, topic: Topic) -> None:
     fenced_producer(cluster, topic)
     leader = cluster.leader(topic)
@@ -141,7 +144,7 @@ def test_the_longest_timeout_is_taken(cluster: Cluster) -> None:
 
 
 @clause("TXN-25")
-@defect(Reply(InitProducerIdRequest, "producer_epoch", lambda epoch: epoch + 1))
+@defect(Reply(InitProducerIdRequest, "producer_epoch", lambda epoch: epoch + 1), GuardOff("InitBumpsEpoch"))
 def test_an_instance_may_bump_its_own_epoch(producer: Transactional) -> None:
     producer.coordinator.version_of(InitProducerIdRequest, 3)
     named = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
@@ -216,7 +219,7 @@ def _commit_through_new_coordinator(producer: Transactional) -> bool:
 
 
 @clause("TXN-4", "classic")
-@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0))
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0), GuardOff("VerifyBeforeAppend"))
 @pytest.mark.parametrize(
     ("version", "error"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)], ids=["v10", "v11"]
 )

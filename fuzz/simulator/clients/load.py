@@ -68,14 +68,20 @@ class Observers:
 class Writer:
     """An idempotent reference producer with an application that sends one record every `pause_ms`."""
 
-    def __init__(self, brokers: list[int], number: int, pause_ms: int, on_ack: OnAck) -> None:
+    def __init__(self, brokers: list[int], number: int, pause_ms: int, on_ack: OnAck, guards: Guards) -> None:
         self._number, self._pause_ms, self._on_ack = number, pause_ms, on_ack
-        self._producer = IdempotentProducer(brokers, ProducerConfig(request_timeout_ms=800), self._delivered)
+        config = ProducerConfig(request_timeout_ms=800, guards=guards)
+        self._producer = IdempotentProducer(brokers, config, self._delivered)
         self._written = 0
         self.acked = 0
+        self.refused: set[bytes] = set()  # the first value of each batch with a sequence that the broker refused
+        self._is_first = False
         self.stopped = False
 
     def _delivered(self, delivery: Delivery) -> None:
+        if delivery.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_first:
+            self.refused.add(delivery.record[2] or b"")
+            self._is_first = False  # the batches behind it fail with it, and may be stored
         if delivery.error is ErrorCode.NONE:
             self.acked += 1
             if delivery.offset >= 0:
@@ -85,6 +91,7 @@ class Writer:
         return [*self._producer.start(now), SetTimer(WRITE, now.monotonic_ms + self._pause_ms)]
 
     def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
+        self._is_first = True
         return self._producer.receive(now, source, message)
 
     def fire(self, now: Instant, timer: str) -> list[Effect]:
@@ -206,6 +213,11 @@ class Clients:
     administrator: Administrator | None = None
     old: OldConsumers = field(default_factory=OldConsumers)
 
+    def asked_to_commit(self, producer: int, transaction: int) -> bool:
+        """Return whether a transactional producer has sent EndTxn with a commit in this transaction."""
+        names = {writer.number: writer for writer in self.writers if isinstance(writer, TransactionalProducer)}
+        return transaction in names[producer].asked
+
     def start(self, cluster: SimulatedCluster, observers: Observers) -> None:
         """Start the clients of `Settings.load`."""
         load, brokers = cluster.settings.clients, cluster.broker_ids
@@ -217,11 +229,14 @@ class Clients:
             )  # fmt: skip
             self.writers.append(_started(cluster, f"producer:{number}", producer))
         for number in range(load.idempotent):
-            writer = Writer(brokers, number, 20, on_ack)
+            writer = Writer(brokers, number, 20, on_ack, Guards().without(*cluster.settings.guards_off))
             self.writers.append(_started(cluster, f"idempotent:{number}", writer))
         classic = "EndTxnBumpsEpoch" in cluster.settings.guards_off
         for number in range(load.transactional):
-            transactional = TransactionalProducer(brokers, number, cluster.settings.partitions, classic=classic)
+            transactional = TransactionalProducer(
+                brokers, number, cluster.settings.partitions, classic=classic,
+                transaction_timeout_ms=load.transaction_timeout_ms,
+            )  # fmt: skip
             self.writers.append(_started(cluster, f"transactional:{number}", transactional))
         for number in range(len(load.members)):
             self._start_member(cluster, number, on_committed)

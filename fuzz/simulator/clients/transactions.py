@@ -37,53 +37,67 @@ TRANSACTION_TIMEOUT_MS: Final = 60_000
 class TransactionalProducer(Client):
     """Writes values `txn <producer> <transaction> <partition>` and aborts every third transaction.
 
-    With `classic` it sends AddPartitionsToTxn, and EndTxn does not change the producer epoch; otherwise it uses
-    transaction version 2 (KIP-890). After an error or a time-out it sends InitProducerId again, which ends the open
-    transaction.
+    With `classic` it sends AddPartitionsToTxn, for all partitions or before each record, and EndTxn does not change the
+    producer epoch; otherwise it uses transaction version 2 (KIP-890). After an error or a time-out it sends
+    InitProducerId again, which ends the open transaction; with `classic` it ends it itself if a Produce timed out.
     """
 
-    def __init__(self, brokers: list[int], number: int, partitions: int, *, classic: bool) -> None:
+    def __init__(
+        self, brokers: list[int], number: int, partitions: int, *, classic: bool,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    ) -> None:  # fmt: skip
         super().__init__(brokers)
-        self._number, self._partitions, self._classic = number, partitions, classic
+        self.number, self._partitions, self._classic = number, partitions, classic
+        self._transaction_timeout_ms = transaction_timeout_ms
         self._name = f"txn{number}"
         self._coordinator = -1
         self._producer = (-1, -1)
         self._leaders: dict[int, int] = {}
         self._sequences: dict[int, int] = {}
         self._written = 0  # partitions with a record of this transaction
-        self._added = False
+        self._added = 0  # partitions that were added to this transaction
+        self._aborts = self._is_producing = False
         self.transaction = 0
+        self.asked: set[int] = set()  # transactions whose commit was requested
         self.acked = 0  # transactions with a successful EndTxn response
         self.stopped = False
 
     def _send_next(self) -> None:
-        if self.stopped and not self._written and not self._added:
+        self._is_producing = False
+        if self.stopped and not self._written and not self._added and not self._aborts:
             return
         if self._coordinator < 0:
             self._send_request(self._next_broker(), FindCoordinatorRequest(key=self._name, key_type=TRANSACTION), 2)
         elif self._producer[0] < 0:
             self._send_request(
                 self._coordinator,
-                InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS),
+                InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=self._transaction_timeout_ms),
                 4,
             )
         elif len(self._leaders) < self._partitions:
             topic = MetadataRequestTopic(name=TOPIC)
             self._send_request(self._next_broker(), MetadataRequest(topics=(topic,)), METADATA_VERSION)
-        elif self._classic and not self._added:
+        elif self._aborts:
+            self._end(commit=False)
+        elif self._classic and self._added <= self._written < self._partitions:
             self._add_partitions()
         elif self._written < self._partitions:
             self._produce(self._written)
         else:
-            producer_id, epoch = self._producer
-            body = EndTxnRequest(
-                transactional_id=self._name, producer_id=producer_id, producer_epoch=epoch,
-                committed=self.transaction % 3 > 0,
-            )  # fmt: skip
-            self._send_request(self._coordinator, body, 3 if self._classic else 5)
+            self._end(commit=self.transaction % 3 > 0)
+
+    def _end(self, *, commit: bool) -> None:
+        producer_id, epoch = self._producer
+        if commit:
+            self.asked.add(self.transaction)
+        body = EndTxnRequest(
+            transactional_id=self._name, producer_id=producer_id, producer_epoch=epoch, committed=commit
+        )
+        self._send_request(self._coordinator, body, 3 if self._classic else 5)
 
     def _add_partitions(self) -> None:
-        topic = AddPartitionsToTxnTopic(name=TOPIC, partitions=tuple(range(self._partitions)))
+        last = self._partitions if self.transaction % 2 else self._added + 1
+        topic = AddPartitionsToTxnTopic(name=TOPIC, partitions=tuple(range(self._added, last)))
         body = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._name, v3_and_below_producer_id=self._producer[0],
             v3_and_below_producer_epoch=self._producer[1], v3_and_below_topics=(topic,),
@@ -91,7 +105,7 @@ class TransactionalProducer(Client):
         self._send_request(self._coordinator, body, 3)
 
     def _produce(self, number: int) -> None:
-        value = b"txn %d %d %d" % (self._number, self.transaction, number)
+        value = b"txn %d %d %d" % (self.number, self.transaction, number)
         batch = build_batch(
             [(self.now.wall_ms, None, value, ())], producer_id=self._producer[0], producer_epoch=self._producer[1],
             base_sequence=self._sequences.get(number, 0), transactional=True,
@@ -99,11 +113,15 @@ class TransactionalProducer(Client):
         data = TopicProduceData(name=TOPIC, partition_data=(PartitionProduceData(index=number, records=batch),))
         body = ProduceRequest(transactional_id=self._name, acks=-1, timeout_ms=600, topic_data=(data,))
         self._send_request(self._leaders[number], body, 9 if self._classic else 12)
+        self._is_producing = True
 
     # -- answers -----------------------------------------------------------------------------------
 
     def _timed_out(self) -> None:
-        self._restart()
+        if self._classic and self._is_producing:  # the record may be stored: it is aborted, and then fenced (KIP-360)
+            self._aborts = True
+        else:
+            self._restart()
 
     def _restart(self) -> None:
         self._coordinator, self._producer = -1, (-1, -1)
@@ -112,14 +130,16 @@ class TransactionalProducer(Client):
 
     def _next_transaction(self) -> None:
         self.transaction += 1
-        self._written, self._added = 0, False
+        self._written, self._added, self._aborts = 0, 0, False
 
     def _handle_reply(self, body: Any) -> None:
         error = self._handle_body(body)
         if error is ErrorCode.NONE:
             self._set_timer(PAUSE_MS)
             return
-        if error not in BUSY:
+        if error is ErrorCode.NOT_COORDINATOR:
+            self._coordinator = -1  # the next one has the transaction
+        elif error not in BUSY:
             self._restart()
         self._set_timer(RETRY_MS)
 
@@ -138,7 +158,7 @@ class TransactionalProducer(Client):
         if not isinstance(body, FindCoordinatorResponse | InitProducerIdResponse | EndTxnResponse):
             added = body.results_by_topic_v3_and_below[0].results_by_partition
             error = ErrorCode(max(part.partition_error_code for part in added))
-            self._added = error is ErrorCode.NONE
+            self._added += len(added) if error is ErrorCode.NONE else 0
             return error
         error = ErrorCode(body.error_code)
         if error is ErrorCode.NONE:
@@ -151,6 +171,9 @@ class TransactionalProducer(Client):
             return
         if isinstance(body, EndTxnResponse):
             self.acked += 1
+            if self._aborts:
+                self._restart()
+                return
             self._next_transaction()
         if isinstance(body, InitProducerIdResponse) or not self._classic:
             self._producer = body.producer_id, body.producer_epoch

@@ -6,14 +6,13 @@ consume-transform-produce client writes elsewhere is left out, and so is what in
 """
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from highwater.fuzz.schedule import Schedule
 from highwater.fuzz.simulator.clients.load import Observers
 from highwater.fuzz.simulator.clients.readers import LATEST, READER_GROUP, Listed, Read, ReadObserver
-from highwater.fuzz.simulator.clients.transactions import TRANSACTION_TIMEOUT_MS
 from highwater.fuzz.simulator.cluster import TOPIC, Settings, SimulatedCluster
 from highwater.fuzz.simulator.histories.client_events import LinkObserver
 from highwater.fuzz.simulator.histories.replica_reads import batches_of, committed_data, data_of
@@ -39,7 +38,8 @@ def config_of(settings: Settings, schedule: Schedule, patience_ms: int) -> Confi
     return Config(
         acks="all", idempotence=not stored_twice, isolation="read_committed", replicas=settings.replicas,
         min_insync_replicas=settings.min_insync_replicas, unclean_election=False, retention=False, compaction=False,
-        offset_expiry=False, patience_ms=patience_ms, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS, source="simulator",
+        offset_expiry=False, patience_ms=patience_ms, transaction_timeout_ms=settings.clients.transaction_timeout_ms,
+        source="simulator",
     )  # fmt: skip
 
 
@@ -183,10 +183,18 @@ class ClientHistory:
             self._write(name, "ok", "assign", value=_named(member.fetchable), **membership)
 
 
+class ReadRecorder(Protocol):
+    """Where `RecordedReads` writes; with `commits_once` no commit takes effect a second time."""
+
+    commits_once: bool
+
+    def received(self, reader: str, f: str, node: int, request: dict[str, Any], response: dict[str, Any]) -> None: ...
+
+
 class RecordedReads:
     """Records what readers receive, and passes it on."""
 
-    def __init__(self, history: ClientHistory, observer: ReadObserver) -> None:
+    def __init__(self, history: ReadRecorder, observer: ReadObserver) -> None:
         self._history, self._observer = history, observer
         self.unreadable, self.out_of_range = observer.unreadable, observer.out_of_range
         self.offsets_committed = observer.offsets_committed

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.fuzz.simulator.clients.load import GROUP, Clients, Consumer
-from highwater.fuzz.simulator.clients.transactions import TRANSACTION_TIMEOUT_MS
 from highwater.fuzz.simulator.cluster import TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.faults import Injector
 from highwater.fuzz.simulator.histories.client_events import LinkObserver
+from highwater.fuzz.simulator.histories.client_history import RecordedReads
 from highwater.fuzz.simulator.histories.replica_reads import EVERYTHING, batches_of, committed_data, data_of
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.invariants.violations import ViolationError
@@ -48,7 +48,7 @@ def record(seed: KeptSeed, path: Path, *, off: bool = True) -> Path:
     config = Config(
         acks="all", idempotence=True, isolation="read_committed", min_insync_replicas=settings.min_insync_replicas,
         unclean_election=False, retention=False, compaction=False, replicas=settings.replicas, offset_expiry=False,
-        patience_ms=HEAL_MS, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS, source="simulator",
+        patience_ms=HEAL_MS, transaction_timeout_ms=settings.clients.transaction_timeout_ms, source="simulator",
     )  # fmt: skip
     with path.open("wb") as sink:
         # A late copy of a commit takes effect again, so committed offsets prove nothing if messages are duplicated.
@@ -62,6 +62,7 @@ def record(seed: KeptSeed, path: Path, *, off: bool = True) -> Path:
                 invariants.observers,
                 on_ack=recorder.without_violations(invariants.acknowledged),
                 on_committed=recorder.without_violations(invariants.committed),
+                reads=RecordedReads(recorder, Unchecked()),
             ),
         )
         start_ms = world.now_ms
@@ -82,6 +83,15 @@ def record(seed: KeptSeed, path: Path, *, off: bool = True) -> Path:
     return path
 
 
+class Unchecked:
+    """Observes what consumers receive and checks nothing: the auditor does."""
+
+    def ignored(self, *observed: object) -> None:
+        """Take no note."""
+
+    read = listed = unreadable = out_of_range = offsets_committed = offsets_requested = offsets_fetched = ignored
+
+
 class Recorder:
     """Writes the events of a run. It wraps `send`, `hand_over` and `crash` of the world and sets its `after_event`."""
 
@@ -90,7 +100,7 @@ class Recorder:
         commits_once: bool,
     ) -> None:  # fmt: skip
         self._cluster, self._invariants, self._writer = cluster, invariants, writer
-        self._commits_once = commits_once
+        self.commits_once = commits_once
         self._world = world = cluster.world
         self._elected = False
         self._fetchable: dict[str, frozenset[tuple[str, int]]] = {}  # partitions that each member may process
@@ -224,6 +234,13 @@ class Recorder:
         self._event("reader", "invoke", f, **request)
         self._event("reader", "ok", f, **request | response)
 
+    def received(self, reader: str, f: str, node: int, request: dict[str, Any], response: dict[str, Any]) -> None:
+        """Write the records that a consumer received, without the ends: the request was sent some time before."""
+        if f == "fetch":
+            process = f"{reader} {request['partition']}"
+            self._event(process, "invoke", f, node=str(node), **request)
+            self._event(process, "ok", f, node=str(node), **request, value=response["value"])
+
     def _read(self, broker_id: int, replica: Partition, window: int) -> None:
         end, log = replica.high_watermark, replica.log
         start = max(log.log_start_offset, end - window)
@@ -251,7 +268,7 @@ class Recorder:
             return
         request = {"group": GROUP, "node": str(broker_id)}
         self._operation("group", request, value={"state": str(group.state.value), "members": sorted(group.members)})
-        if self._commits_once:
+        if self.commits_once:
             offsets = {
                 f"{topic}-{number}": committed.offset for (topic, number), committed in sorted(group.offsets.items())
             }

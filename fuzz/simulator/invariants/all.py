@@ -83,7 +83,9 @@ class Invariants:
             else None
         )
 
-        self.transactions = ObservedTransactions(settings.partitions, self.unreadable, self.violated)
+        self.transactions = ObservedTransactions(
+            settings.partitions, self.unreadable, clients.asked_to_commit, self.violated
+        )
         self.old = ObservedOldConsumers(cluster, clients.old, self.situations, self.violated)
 
     @property

@@ -1,13 +1,15 @@
 """Invariants of transactions (KIP-98): a read_committed consumer sees each of them completely or not at all."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from highwater.fuzz.simulator.cluster import TOPIC, SimulatedCluster
+from highwater.fuzz.simulator.cluster import TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.invariants.contents import committed_batches
 from highwater.fuzz.simulator.invariants.violations import Violated
 from highwater.reference.replication.partition import Partition
 from highwater.reference.storage.producer_state import read_marker
+from highwater.reference.transactions.states import IDLE, PREPARED
+from highwater.reference.transactions.transaction import Transaction
 from highwater.reference.wire.records import BatchHeader, decode_records
 
 PREFIX = b"txn "
@@ -23,14 +25,17 @@ class CommittedPart:
 
 
 class ObservedTransactions:
-    """Checks TransactionsAreAtomic and LastStableOffset after every event that raises a high watermark.
+    """Checks TransactionsAreAtomic, CommitsAreAsked and LastStableOffset when a high watermark rises.
 
+    `asked(producer, transaction)` returns whether the producer has asked for a commit.
     After a disk was corrupted it checks nothing, as some partition was not read for a while; `torn_transactions` then
     checks the end of the run.
     """
 
-    def __init__(self, partitions: int, unreadable: set[int], violated: Violated) -> None:
-        self._unreadable, self._violated = unreadable, violated
+    def __init__(
+        self, partitions: int, unreadable: set[int], asked: Callable[[int, int], bool], violated: Violated
+    ) -> None:
+        self._unreadable, self._asked, self._violated = unreadable, asked, violated
         self._incomplete = False
         self._committed_parts = [CommittedPart() for _ in range(partitions)]
         self._partly_visible: dict[bytes, dict[int, set[int]]] = {}  # producer -> transaction -> its visible partitions
@@ -66,6 +71,8 @@ class ObservedTransactions:
         A producer begins a transaction only after the end of the previous one.
         """
         _, producer, transaction, _ = value.split()
+        if not self._asked(int(producer), int(transaction)):
+            self._violated("CommitsAreAsked", f"{value.decode()} is visible, and its producer has not committed it")
         shown = self._partly_visible.setdefault(producer, {})
         for earlier, where in shown.items():
             if earlier < int(transaction):
@@ -118,6 +125,34 @@ def first_undecided(batches: Iterator[tuple[BatchHeader, bytes]]) -> int:
         elif header.is_transactional:
             open_since.setdefault(header.producer_id, header.base_offset)
     return min(open_since.values(), default=-1)
+
+
+def undecided_markers(cluster: SimulatedCluster) -> set[tuple[str, int, int]]:
+    """Return transactional id, epoch and start of each transaction that is decided and lacks a marker."""
+    return {
+        (entry.transactional_id, entry.producer_epoch, entry.started_ms)
+        for entry in _coordinated(cluster)
+        if entry.state in PREPARED
+    }
+
+
+def hanging_transactions(cluster: SimulatedCluster) -> Iterator[str]:
+    """Yield a message for each open transaction of a partition that its coordinator will not end."""
+    known = {entry.producer_id: entry for entry in _coordinated(cluster)}
+    for number in range(cluster.settings.partitions):
+        replica = cluster.replica(cluster.leader(number), number)
+        for producer_id, producer in replica.log.producers.entries.items() if replica is not None else ():
+            entry = known.get(producer_id)
+            is_known = entry is not None and entry.state not in IDLE and (TOPIC, number) in entry.partitions
+            if producer.transaction_start is not None and not is_known:
+                yield f"producer {producer_id} has begun one in {TOPIC}-{number} at offset {producer.transaction_start}"
+
+
+def _coordinated(cluster: SimulatedCluster) -> list[Transaction]:
+    """Return the transactions as their coordinator has them; empty if there is none."""
+    state = cluster.stored(0, TRANSACTIONS_TOPIC)
+    broker = cluster.broker(state.leader) if state is not None and state.leader > 0 else None
+    return [entry.current for entry in broker.transactions.store.entries.values()] if broker is not None else []
 
 
 def torn_transactions(cluster: SimulatedCluster) -> Iterator[str]:
