@@ -91,7 +91,7 @@ class Answering(Probe):
 def exchanged(line: str, *bodies: Any, version: int = 0) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]], bool]:
     """Send requests from `a` to a host that answers, one each 10 ms; return with times in ms what each host received.
 
-    The last value is whether `a` was told that its connection has ended.
+    The last value is whether `a` noticed that its connection has ended.
     """
     pair = Pair()
     pair.world.hosts["b"].node = pair.b = Answering()

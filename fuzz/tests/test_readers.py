@@ -21,7 +21,7 @@ from highwater.reference.wire.log_entries import entries
 
 
 def dirty_read(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fetch, "_readable_until", lambda partition, body: partition.log.log_end_offset)
+    patch.setattr(fetch, "_readable_until", lambda partition, body, guards: partition.log.log_end_offset)
 
 
 def no_aborted_list(patch: pytest.MonkeyPatch) -> None:
@@ -29,7 +29,7 @@ def no_aborted_list(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_stable_end(patch: pytest.MonkeyPatch) -> None:
-    def readable_until(partition: Partition, body: Any) -> int:
+    def readable_until(partition: Partition, body: Any, guards: Guards) -> int:
         return partition.log.log_end_offset if body.replica_id >= 0 else partition.high_watermark
 
     patch.setattr(fetch, "_readable_until", readable_until)
