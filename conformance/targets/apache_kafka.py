@@ -25,6 +25,12 @@ TOOL_TIMEOUT_S: Final = 60.0
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 ZOOKEEPER_NODE: Final = "zookeeper"
 KRAFT_SINCE: Final = (3, 3)
+LISTENERS_SINCE: Final = (0, 9)  # KIP-2
+METADATA_1_SINCE: Final = (0, 10)
+OLD_SETTINGS: Final[Mapping[str, object]] = {  # 0.8 rejects a retention of -1, and records that no follower can fetch
+    "log.retention.ms": 2_147_483_647,
+    "replica.fetch.max.bytes": 2_097_152,
+}
 RACK_SELECTOR_SINCE: Final = (2, 4)  # KIP-392
 SCRAM_USERS_SINCE: Final = (3, 5)  # the storage tool can create SCRAM users since KIP-900
 PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"
@@ -157,8 +163,12 @@ class ApacheKafka:
             self.nodes.start(ZOOKEEPER_NODE)
         for node in self.addresses:
             self.nodes.start(node)
-        wait_until_complete(self.addresses, self.nodes.check)
-        wait_for_group_coordinator(self.addresses)
+        if release_number(self.version) >= METADATA_1_SINCE:
+            wait_until_complete(self.addresses, self.nodes.check)
+            wait_for_group_coordinator(self.addresses)
+        else:  # these releases list no broker before there is a topic
+            wait_for_group_coordinator(self.addresses, version=0)
+            wait_until_complete(self.addresses, self.nodes.check, version=0)
 
     def _format_all(self) -> None:
         """Format all nodes in parallel with Kafka's storage tool, which also writes feature levels and users."""
@@ -234,10 +244,13 @@ class ApacheKafka:
         }
 
     def _zookeeper_role(self, node: int) -> dict[str, object]:
+        host, _, port = self.addresses[node].partition(":")
+        has_listeners = release_number(self.version) >= LISTENERS_SINCE
+        old = {"host.name": host, "port": port, **OLD_SETTINGS}
         return {
             **QUICK_ZOOKEEPER,
             "broker.id": node,
-            "listeners": f"PLAINTEXT://{self.addresses[node]}",
+            **({"listeners": f"PLAINTEXT://{host}:{port}"} if has_listeners else old),
             "zookeeper.connect": self.zookeeper,
         }
 

@@ -14,6 +14,7 @@ from highwater.reference.wire.messages.metadata import FindCoordinatorRequest, M
 from highwater.reference.wire.messages.security import SaslHandshakeRequest
 
 METADATA_VERSION = 1
+"""Version 0, the only one before Kafka 0.10, is used only for brokers of that age."""
 HANDSHAKE_VERSION = 1
 COORDINATOR_VERSION = 0
 OFFSETS = "__consumer_offsets"
@@ -22,10 +23,10 @@ READY_TIMEOUT_S = 60.0
 POLL_S = 0.05
 
 
-def brokers_of(address: str, access: Access = OPEN) -> dict[int, str]:
+def brokers_of(address: str, access: Access = OPEN, version: int = METADATA_VERSION) -> dict[int, str]:
     """Return addresses by broker id from the Metadata of `address`; raises TargetFailure."""
     with Connection(address, timeout_s=TIMEOUT_S, access=access) as connection:
-        reply = connection.exchange(MetadataRequest(topics=()), METADATA_VERSION)
+        reply = connection.exchange(MetadataRequest(topics=()), version)
     return {broker.node_id: f"{broker.host}:{broker.port}" for broker in reply.brokers}
 
 
@@ -48,37 +49,38 @@ def sasl_listener(address: str, access: Access, tls: str | None) -> SaslListener
     return SaslListener(address, user, password, tuple(accepted), tls) if accepted else None
 
 
-def is_complete(address: str, brokers: int, access: Access = OPEN) -> bool:
+def is_complete(address: str, brokers: int, access: Access = OPEN, version: int = METADATA_VERSION) -> bool:
     """Return whether the Metadata of this broker lists so many brokers."""
     try:
-        return len(brokers_of(address, access)) == brokers
+        return len(brokers_of(address, access, version)) == brokers
     except TargetFailure:
         return False
 
 
 def wait_until_complete(
-    addresses: Mapping[int, str], check: Callable[[], None] = lambda: None, access: Access = OPEN
-) -> None:
+    addresses: Mapping[int, str], check: Callable[[], None] = lambda: None, access: Access = OPEN,
+    version: int = METADATA_VERSION,
+) -> None:  # fmt: skip
     """Wait until every broker lists every broker; an earlier topic would not be placed on all of them.
 
     `check` may raise to end the wait. Raises UsageError after a minute.
     """
     deadline = time.monotonic() + READY_TIMEOUT_S
     for address in addresses.values():
-        while not is_complete(address, len(addresses), access):
+        while not is_complete(address, len(addresses), access, version):
             check()
             if time.monotonic() > deadline:
                 raise UsageError(f"no cluster of {len(addresses)} after {READY_TIMEOUT_S:g} s", where=address)
             time.sleep(POLL_S)
 
 
-def wait_for_group_coordinator(addresses: Mapping[int, str]) -> None:
+def wait_for_group_coordinator(addresses: Mapping[int, str], version: int = METADATA_VERSION) -> None:
     """Wait until __consumer_offsets is in sync on all replicas; the first FindCoordinator creates the topic.
 
     Raises UsageError after a minute.
     """
     deadline, first = time.monotonic() + READY_TIMEOUT_S, next(iter(addresses.values()))
-    while not all(_has_offsets(address) for address in addresses.values()):
+    while not all(_has_offsets(address, version) for address in addresses.values()):
         with suppress(TargetFailure), Connection(first, timeout_s=TIMEOUT_S) as connection:
             connection.exchange(FindCoordinatorRequest(key="highwater"), COORDINATOR_VERSION)
         if time.monotonic() > deadline:
@@ -86,10 +88,10 @@ def wait_for_group_coordinator(addresses: Mapping[int, str]) -> None:
         time.sleep(POLL_S)
 
 
-def _has_offsets(address: str) -> bool:
+def _has_offsets(address: str, version: int) -> bool:
     request = MetadataRequest(topics=(MetadataRequestTopic(name=OFFSETS),))
     with suppress(TargetFailure), Connection(address, timeout_s=TIMEOUT_S) as connection:
-        (topic,) = connection.exchange(request, METADATA_VERSION).topics
+        (topic,) = connection.exchange(request, version).topics
         parts = topic.partitions
         return bool(parts) and all(
             part.leader_id >= 0 and set(part.isr_nodes) == set(part.replica_nodes) for part in parts

@@ -23,7 +23,7 @@ from highwater.experiments.measures.load import LoadMeasure
 from highwater.experiments.measures.rebalance import RebalanceMeasure
 from highwater.experiments.measures.simulated import simulated_lacks, simulated_pauses
 from highwater.experiments.plans import EXPERIMENTS, ONCE, SCALES, SIMULATED, Scale
-from highwater.experiments.targets import Bench, open_bench
+from highwater.experiments.targets import OLD_RELEASE, Bench, open_bench
 from highwater.results import write_json
 
 PLAN: Final = "plan.json"
@@ -156,8 +156,10 @@ class _Running:
         assert bench is not None
         if len(bench.addresses) < condition.brokers:
             return f"needs {condition.brokers} brokers; this cluster has {len(bench.addresses)}"
-        if condition.experiment in {"failures", "durability"} and not bench.can_kill:
-            return "needs a cluster whose brokers this command starts and kills"
+        if condition.experiment in {"failures", "durability"}:
+            if not bench.can_kill:
+                return "needs a cluster whose brokers this command starts and kills"
+            return "" if bench.creates_topics else OLD_RELEASE
         return self._rebalance.lacks(bench, condition) if condition.experiment == "rebalance" else ""
 
     def _measured(self, task: Task) -> Iterator[Measurement]:

@@ -35,6 +35,7 @@ REFERENCE_SETTINGS: Final[Mapping[str, object]] = {
     "log_flush_interval_ms": NEVER_MS,  # Apache Kafka leaves flushing to the operating system
 }
 CREATE_TOPICS_SINCE: Final = (0, 10, 1)  # KIP-4
+OLD_RELEASE: Final = "the clients of highwater chaos need CreateTopics (KIP-4, Kafka 0.10.1)"
 API_VERSIONS_SINCE: Final = (0, 10, 0)  # KIP-35
 TOPIC_COMMAND: Final = "kafka.admin.TopicCommand"
 TOPIC_COMMAND_TIMEOUT_S: Final = 30.0
@@ -96,7 +97,7 @@ class Bench:
         around = sorted(self.addresses) * 2
         nodes = len(self.addresses)
         placed = [around[number % nodes :][:replicas] for number in range(partitions)]
-        if self._creates_topics:
+        if self.creates_topics:
             new = NewTopic(
                 topic, num_partitions=partitions, replica_assignment=placed,
                 config={"min.insync.replicas": str(max(1, min_insync_replicas))},
@@ -122,7 +123,7 @@ class Bench:
     def delete_topic(self, topic: str) -> None:
         """Ask for the deletion of a topic, and do not wait for it; errors are ignored, since nothing depends on it."""
         with suppress(KafkaException, subprocess.SubprocessError):
-            if self._creates_topics:
+            if self.creates_topics:
                 self.admin.delete_topics([topic], operation_timeout=5)[topic].result(5)
             else:
                 self._topic_command("--delete", topic)
@@ -134,7 +135,8 @@ class Bench:
         return self._admin
 
     @property
-    def _creates_topics(self) -> bool:
+    def creates_topics(self) -> bool:
+        """Return whether topics are created with CreateTopics, and not through ZooKeeper."""
         return self.release is None or self.release >= CREATE_TOPICS_SINCE
 
     def _topic_command(self, *arguments: str) -> None:

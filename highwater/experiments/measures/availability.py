@@ -15,6 +15,7 @@ from typing import Final
 from highwater.experiments.conditions import Found, Setting
 from highwater.experiments.measures.failures import NS, audited
 from highwater.experiments.plans import Scale
+from highwater.experiments.targets import CREATE_TOPICS_SINCE, OLD_RELEASE
 from highwater.faketime import missing_for_clocks
 from highwater.fuzz.chaos.capabilities import DISK_FAULTS
 from highwater.fuzz.chaos.cluster import launched_target
@@ -22,6 +23,7 @@ from highwater.fuzz.chaos.disk.mount import missing_for_disk
 from highwater.fuzz.chaos.run import chaos
 from highwater.fuzz.chaos.workload.topic import TOPIC
 from highwater.fuzz.schedule import Fault, Option, Schedule
+from highwater.releases import release_number
 from highwater.spec.formats.history import Event, read_history
 
 FIRST_MS: Final = 8_000
@@ -63,6 +65,8 @@ class AvailabilityMeasure:
         launched = launched_target(target)
         if launched is None:
             return "needs a cluster that this command starts, with a proxy before each node"
+        if launched.kind == "apache-kafka" and release_number(launched.version) < CREATE_TOPICS_SINCE:
+            return OLD_RELEASE
         return "" if launched.brokers >= 3 else f"needs 3 brokers; this cluster has {launched.brokers}"
 
     def measure(self, target: str, repetition: int) -> Iterator[Row]:

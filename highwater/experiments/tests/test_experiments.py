@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +186,20 @@ def test_an_interrupted_bench_goes_on(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert {row["unit"] for row in rows} == {"records/s", "MB/s"}
     assert {row["repeats"] for row in rows} == {"Kafka design principles (0.8), Message Size VS. Throughput"}
+
+
+@pytest.mark.long
+def test_the_release_of_the_oldest_document_is_measured(tmp_path: Path) -> None:
+    """Kafka 0.8 has no CreateTopics, no ApiVersions, and lists no broker before there is a topic."""
+    if shutil.which("mvn") is None:
+        pytest.skip("mvn is not on PATH")
+    options = ["-e", "clients", "--scale", "tiny", "--repetitions", "1", "--out", str(tmp_path)]
+    ended = subprocess.run(bench("apache-kafka:0.8.2.2:2", *options), capture_output=True, text=True, check=False)
+    assert ended.returncode == 3, ended.stderr  # one repetition decides nothing
+    (folder,) = tmp_path.iterdir()
+    found = [*read_measurements(folder)]
+    assert {one.settings["clients"] for one in found} == {"producers", "consumers", "pair"}
+    assert all(one.metrics["records_per_second"] > 0 for one in found)
 
 
 @pytest.mark.parametrize(
