@@ -92,7 +92,7 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
             "Run the reference broker in virtual time under drawn faults.",
         ),
         Command(
-            "spec", "highwater.spec.command_line:spec_app",
+            "spec", "highwater.commands.trace:spec_app",
             "Check the TLA+ models, prove them, draw them, validate traces.",
         ),
         Command(

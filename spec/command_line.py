@@ -13,7 +13,6 @@ from highwater.names import print_names, unknown_name
 
 if TYPE_CHECKING:
     from highwater.spec.check import ModelResult, Update
-    from highwater.spec.trace import EntityVerdict, TraceVerdict
 
 spec_app = typer.Typer(
     no_args_is_help=True, help="Check the TLA+ models, prove protocols, and validate traces against the models."
@@ -59,7 +58,7 @@ def check_command(
     with _progress(quiet=json_) as update:
         results = check(models, mutants, update, profile=depth, jobs=jobs, fresh=fresh)
     if json_:
-        _print_json(summary(results, named_guards))
+        print_json(summary(results, named_guards))
     else:
         for result in results:
             _print_counterexample(result, always=result.guard in named_guards)
@@ -253,7 +252,7 @@ def mutate_command(
     emit = (lambda line: None) if json_ else typer.echo
     judged = report.run(folders or [], emit, proofs=proofs, count=mutants, seed=seed, limit_s=limit, jobs=jobs)
     if json_:
-        _print_json(report.summary(judged))
+        print_json(report.summary(judged))
     raise typer.Exit(report.exit_code(judged, at_least))
 
 
@@ -297,7 +296,7 @@ def prove_command(
     requested = research or deep or report.RESEARCH in (names or ())
     found = run_research(emit, seed=seed, requested=requested) if requested or not names else {}
     if json_:
-        _print_json({**report.summary(proofs, dropped), "research": found})
+        print_json({**report.summary(proofs, dropped), "research": found})
     raise typer.Exit(EXIT_OF_VERDICT[verdict])
 
 
@@ -332,61 +331,6 @@ def draw_command(
     typer.echo(f"wrote {path}")
 
 
-@spec_app.command("trace")
-def trace_command(
-    file: Annotated[Path, typer.Argument(help="A trace.ndjson, or a folder with one trace file per process.")],
-    model: Annotated[
-        str | None, typer.Option(help="The model to validate against; every matching one if not given.")
-    ] = None,
-    entity: Annotated[str | None, typer.Option(help="The partition (t-0) or group; all if not given.")] = None,
-    json_: JsonOption = False,
-) -> None:
-    """Validate traces: check that what brokers did is a behaviour of the spec, and print the first line that is not.
-
-    Examples: highwater simulate --seeds 3:4 --trace run.ndjson; highwater spec trace run.ndjson
-    · highwater broker --cluster 3 --trace traces; highwater spec trace traces
-    """
-    from highwater.spec.trace import validate_trace
-
-    found = validate_trace(file, model, entity=entity)
-    if json_:
-        _print_json(_trace_summary(found))
-    else:
-        for verdict in found.entities:
-            typer.echo(_entity_text(verdict))
-    raise typer.Exit(EXIT_OF_VERDICT[found.verdict])
-
-
-def _trace_summary(found: "TraceVerdict") -> dict[str, Any]:
-    return {
-        "verdict": found.verdict,
-        "entities": [
-            {
-                "entity": e.entity,
-                "model": e.model,
-                "verdict": e.verdict,
-                "steps": e.steps,
-                "file": e.file,
-                "line": e.line,
-                "reason": e.reason,
-                "conjuncts": e.conjuncts,
-            }
-            for e in found.entities
-        ],
-    }
-
-
-def _entity_text(entity: "EntityVerdict") -> str:
-    words = {"valid": "accepted", "invalid": "rejected"}.get(entity.verdict, "unknown")
-    head = f"{entity.entity} {entity.model}: {words}, {entity.steps} steps in {entity.seconds:.1f} s"
-    if entity.line is not None:
-        head += f"\n  {entity.file}, line {entity.line}: {entity.reason}"
-    elif entity.reason:
-        head += f"\n  {entity.reason}"
-    conjuncts = (f"  would be a step without {each}" for each in entity.conjuncts)
-    return "\n".join([head, *conjuncts, *(f"  before: {line}" for line in entity.before)])
-
-
 def guards_command(
     list_: Annotated[bool, typer.Option("--list", help="Only the names, each with its rule.")] = False,
     json_: JsonOption = False,
@@ -403,7 +347,7 @@ def guards_command(
         return
     if json_:
         rows = [{"guard": g.id, "rule": g.rule, "source": g.source, "witnesses": g.texts} for g in guards]
-        _print_json({"guards": rows})
+        print_json({"guards": rows})
         return
     _print_table(["guard", "model", "simulator", "audit", "suite"], [[g.id, *g.texts.values()] for g in guards])
 
@@ -420,7 +364,8 @@ def _print_table(head: list[str], rows: list[list[str]]) -> None:
     Console(width=None if sys.stdout.isatty() else 240).print(table)
 
 
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """Print a value as one JSON object."""
     import msgspec
 
     encode: Callable[[Any], bytes] = msgspec.json.encode

@@ -1,6 +1,7 @@
 """Launches Apache Kafka for a chaos run with a proxy before every broker and controller, and before ZooKeeper."""
 
 import re
+import shutil
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -44,6 +45,8 @@ def open_apache_kafka(
 
     cluster = ApacheKafka(target.version, target.brokers, node_settings=proxied.settings, environment=environment)
     stack.callback(cluster.close)
+    if instruments.keep is not None:
+        stack.callback(_keep_folders, cluster, proxied.log_dirs, instruments.keep)
     faults = {
         kind: inject if is_kraft else _with_store_name(inject) for kind, inject in process_faults(cluster).items()
     }
@@ -55,6 +58,14 @@ def open_apache_kafka(
     faults |= clocks.faults() if clocks is not None else {}
     faults["rot"] = rot_fault(lambda: proxied.log_dirs, faults["kill"])
     return ChaosCluster(cluster.addresses, target.nodes, faults, node_starter(cluster))
+
+
+def _keep_folders(cluster: ApacheKafka, log_dirs: Mapping[str, Path], keep: Path) -> None:
+    """Kill all nodes, and copy the data folder of each broker to `keep`: `NODE` for node NODE."""
+    for broker in cluster.addresses:
+        cluster.kill_node(broker)
+    for node, folder in log_dirs.items():
+        shutil.copytree(folder, keep / node, ignore=shutil.ignore_patterns("*index", "lost+found"))
 
 
 class _ProxiedSettings:

@@ -34,12 +34,16 @@ class ChaosCluster:
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """What is placed below and between the nodes in addition to proxies; `trace`: the folder for their traces."""
+    """What is placed below and between the nodes in addition to proxies.
+
+    `trace`: the folder for the traces of the reference; `keep`: that for the data folders of Apache Kafka at the end.
+    """
 
     disks: bool = False
     packets: bool = False
     clocks: bool = False
     trace: Path | None = None
+    keep: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

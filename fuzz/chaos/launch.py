@@ -29,6 +29,7 @@ def open_cluster(
     packets: bool = False,
     clocks: bool = False,
     trace: Path | None = None,
+    keep: Path | None = None,
 ) -> Iterator[ChaosCluster]:
     """Launch the cluster of `target`; end its processes, proxies and mounts on exit. UsageError if it does not start.
 
@@ -36,11 +37,17 @@ def open_cluster(
     `packets`: cut links and lose data by dropping packets, not by closing connections in proxies.
     `clocks`: give each node a separate wall clock, if this machine supports it.
     `trace`: the folder for the traces of the nodes, which only the reference writes.
+    `keep`: the folder to which the data folders of the brokers are copied at the end, only of Apache Kafka.
     """
     found = launched_target(target)
     if trace is not None and (found is None or found.kind != "reference"):
         raise UsageError("only the reference writes traces", where="--trace", hint="use the target reference:3")
-    instruments = Instruments(disks=disks, packets=packets, clocks=clocks and not missing_for_clocks(), trace=trace)
+    if keep is not None and (found is None or found.kind != "apache-kafka"):
+        raise UsageError(
+            "only Apache Kafka's folders can be kept", where="--keep", hint="use the target apache-kafka:3"
+        )
+    clocks = clocks and not missing_for_clocks()
+    instruments = Instruments(disks=disks, packets=packets, clocks=clocks, trace=trace, keep=keep)
     with ExitStack() as stack:
         if packets:
             _enter_own_network(found, target, stack)

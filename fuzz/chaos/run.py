@@ -49,7 +49,7 @@ def requested_load(schedule: Schedule, brokers: int, workloads: str, rate: int) 
 
 def chaos(
     target: str, schedule: Schedule | None, folder: Path, *, seconds: float, seed: int, workloads: str, rate: int = 0,
-    packets: bool = False, races: bool = False, trace: Path | None = None,
+    packets: bool = False, races: bool = False, trace: Path | None = None, keep: Path | None = None,
     say: Callable[[str], None] = lambda line: None, stop: threading.Event | None = None,
     user_clients: Callable[[str], AbstractContextManager[UserClients | None]] = lambda bootstrap: nullcontext(),
 ) -> Path:  # fmt: skip
@@ -71,7 +71,7 @@ def chaos(
         check(frame, [*launched.nodes, *consumer_names(load)], where=target)
     say(f"starting {target}")
     disks, clocks = any(map(wants_disk, frame.faults)), any(map(wants_clock, frame.faults))
-    with open_cluster(target, frame, disks=disks, packets=packets, clocks=clocks, trace=trace) as cluster:
+    with open_cluster(target, frame, disks=disks, packets=packets, clocks=clocks, trace=trace, keep=keep) as cluster:
         load = requested_load(frame, len(cluster.addresses), workloads, rate)
         if schedule is None and races:
             schedule = draw_races(seed, seconds, cluster.nodes, frame.node_settings)

@@ -14,6 +14,7 @@ from highwater.signals import interruptible
 
 SEARCHED = 20
 TRACES = "traces"
+FOLDERS = "kafka"
 ALL_WORKLOADS = "send,poll,subscribe,wander,transact,observe"
 
 
@@ -39,6 +40,9 @@ def chaos_command(
     ] = False,
     trace: Annotated[
         bool, typer.Option("--trace", help="Write the steps of reference nodes, for `highwater spec trace`.")
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep Apache Kafka's data folders and check them against the specs.")
     ] = False,
     faults: Annotated[
         bool, typer.Option("--faults", help="Start the target and list which faults it supports, and why not others.")
@@ -79,7 +83,7 @@ def chaos_command(
             results.append(
                 _one(
                     target, given_schedule, seconds, run_seed, workload, rate, clients, packets=packets, races=search,
-                    trace=trace, quiet=json_,
+                    trace=trace, keep=keep, quiet=json_,
                 )
             )  # fmt: skip
             if results[-1]["verdict"] is Verdict.INVALID:
@@ -102,7 +106,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 def _one(
     target: str, schedule: Any, seconds: float, seed: int, workload: str, rate: int, clients: str | None, *,
-    packets: bool, races: bool, trace: bool, quiet: bool,
+    packets: bool, races: bool, trace: bool, keep: bool, quiet: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Run a schedule, audit it and print the result; return the object for `--json`."""
     from rich.console import Console
@@ -122,7 +126,7 @@ def _one(
     with console.status(f"starting {target}") as status:
         path = chaos(
             target, schedule, folder, seconds=seconds, seed=seed, workloads=workload, rate=rate, packets=packets,
-            races=races, trace=traces if trace else None,
+            races=races, trace=traces if trace else None, keep=folder / FOLDERS if keep else None,
             say=lambda line: status.update(f"seed {seed}: {line}"),
             user_clients=partial(_recorded_clients, clients, folder),
         )  # fmt: skip

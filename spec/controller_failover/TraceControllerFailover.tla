@@ -55,7 +55,8 @@ Read ==
 
 IsWrite(c, leader, epoch, isr, version) ==
     /\ Works(c) /\ IsCurrent(c) /\ IsFresh(c)
-    /\ leader \in isr \union {None} /\ isr \ {leader} \subseteq partition.isr
+    /\ leader \in isr \union {None}
+    /\ isr \subseteq partition.isr
     /\ Write(c, leader, isr, controller[c].step)
     /\ partition' = [leader |-> leader, leaderEpoch |-> epoch, isr |-> isr, version |-> version]
     /\ written' = Append(written, Written(partition'))
@@ -65,8 +66,17 @@ IsElectLeader(c, leader, epoch, isr, version) ==
     IF line = Creation THEN controller[c].active /\ epoch = 0 /\ version = 0 /\ UNCHANGED <<vars, written>>
     ELSE IsWrite(c, leader, epoch, isr, version)
 
+\* KRaft since 3.6: without a leader, a broker that restarted uncleanly leaves the ISR in the same leader epoch.
+ShrinkInEpoch(isr, version) ==
+    /\ isr \subseteq partition.isr /\ version = partition.version + 1
+    /\ partition' = [partition EXCEPT !.isr = isr, !.version = version]
+    /\ written' = Append(written, Written(partition'))
+    /\ UNCHANGED <<election, assignment, live, brokerEpoch, controller, sent, role, replica, claims, elected>>
+
 IsControllerShrinkIsr(c, leader, epoch, isr, version) ==
-    leader = partition.leader /\ isr # partition.isr /\ IsWrite(c, leader, epoch, isr, version)
+    /\ leader = partition.leader /\ isr # partition.isr
+    /\ IF leader = None /\ epoch = partition.leaderEpoch THEN ShrinkInEpoch(isr, version)
+       ELSE IsWrite(c, leader, epoch, isr, version)
 
 \* The leader's own write: only the ISR changes, and it contains the leader.
 IsLeaderChangeIsr(leader, epoch, isr, version) ==

@@ -36,8 +36,17 @@ Ends(b, end) == Same(end, Len(log'[b]))
 IsElectLeader(leader, epoch, isr, partitionEpoch) ==
     ElectLeader(leader, isr) /\ Same(epoch, Len(metadata)) /\ Now(partitionEpoch)
 
+\* KRaft since 3.6: without a leader, a broker that restarted uncleanly leaves the ISR in the same leader epoch.
+ShrinkInEpoch(isr) ==
+    /\ metadata # <<>> /\ Store.leader = None
+    /\ isr # {} /\ isr \subseteq Store.isr /\ isr # Store.isr
+    /\ metadata' = [metadata EXCEPT ![Epoch + 1].isr = isr, ![Epoch + 1].partitionEpoch = @ + 1]
+    /\ unclean' = unclean \intersect isr
+    /\ UNCHANGED <<roles, replicas, leading, messages, committed>>
+
 IsControllerShrinkIsr(leader, epoch, isr, partitionEpoch) ==
-    ControllerShrinkIsr(isr) /\ leader = Store.leader /\ Same(epoch, Len(metadata)) /\ Now(partitionEpoch)
+    /\ IF leader = None /\ epoch = Epoch THEN ShrinkInEpoch(isr) ELSE ControllerShrinkIsr(isr) /\ Same(epoch, Len(metadata))
+    /\ leader = Store.leader /\ Now(partitionEpoch)
 
 IsLeaderChangeIsr(l, leader, epoch, isr, partitionEpoch) ==
     /\ LeaderChangeIsr(l)
@@ -87,6 +96,13 @@ Recreate(b) ==
 
 IsRestart(b, end, hw, clean) == Restart(b, end, hw, clean) \/ (end = 0 /\ hw = 0 /\ Recreate(b))
 
+\* The folder of a broker: the leader epoch of each record, and a checkpoint of the high watermark.  Not a step.
+IsStored(b, content, hw) ==
+    /\ content = {<<n, log[b][n]>> : n \in 1 .. LogEnd(b)}
+    /\ hw <= Len(committed) /\ hw <= LogEnd(b)
+    /\ Agree(Take(log[b], hw), committed)
+    /\ UNCHANGED vars
+
 \* A broker that restarts without a replica has no Restart line, and may crash again.
 Explained(s) ==
     LET node == s[2] IN
@@ -106,6 +122,7 @@ Explained(s) ==
       [] s[1] = "TruncateToEpochEnd"  -> IsTruncateToEpochEnd(node, s[4], s[5])
       [] s[1] = "Crash"               -> IF Up(node) THEN Crash(node) ELSE UNCHANGED vars
       [] s[1] = "Restart"             -> IsRestart(node, s[4], s[3], s[5])
+      [] s[1] = "Stored"              -> IsStored(node, s[4], s[3])
 
 \* The only step without a line: the registration of a broker that restarted.
 Unseen == \E b \in Brokers : Register(b) /\ UNCHANGED <<line, withinBudget>>
@@ -132,7 +149,7 @@ TraceStep ==
     /\ line' = line + 1
     /\ withinBudget' = (withinBudget /\ Affordable(Step(line)))
     /\ Explained(Step(line))
-    /\ Step(line)[1] \notin {"ElectLeader", "ControllerShrinkIsr", "LeaderChangeIsr"} =>
+    /\ Step(line)[1] \notin {"ElectLeader", "ControllerShrinkIsr", "LeaderChangeIsr", "Stored"} =>
           Same(Step(line)[3], highWatermark'[Step(line)[2]])
 
 TraceSpec ==
@@ -146,6 +163,7 @@ WriteBatch(l) == LET count == Len(log'[l]) - LogEnd(l) IN count > 1 /\ LeaderWri
 Compared == 2000
 More ==
     \/ \E b \in Brokers : WriteBatch(b) \/ Recreate(b)
+    \/ \E isr \in SUBSET Brokers : ShrinkInEpoch(isr)
     \/ \E l, f \in Brokers : \E i \in DOMAIN fetch[f] : RefuseStopped(l, f, i)
 StepsOfModule == [][line <= Compared => Next \/ More]_vars
 

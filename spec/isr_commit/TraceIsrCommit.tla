@@ -42,8 +42,12 @@ Creation == MinOf(Lines("ElectLeader") \union {Length + 1})
 -----------------------------------------------------------------------------
 (* Controller and store *)
 
+\* KRaft since 3.6: without a leader, a broker that restarted uncleanly leaves the ISR in the same leader epoch.
+KeepsEpoch(leader, epoch) == leader = None /\ Now.leader = None /\ epoch = Now.leaderEpoch
+
 IsControllerWrite(leader, epoch, isr, partitionEpoch) ==
-    /\ epoch = Now.leaderEpoch + 1 /\ partitionEpoch = PartitionEpoch
+    /\ epoch = Now.leaderEpoch + 1 \/ KeepsEpoch(leader, epoch)
+    /\ partitionEpoch = PartitionEpoch
     /\ leader \in isr \union {None}
     /\ isr \subseteq Now.isr \union (Now.elr \intersect {leader})
     /\ Store(leader, epoch, isr, NewElr(isr, {}) \ {leader})
@@ -186,6 +190,13 @@ IsRestart(b, end) ==
     /\ view' = [view EXCEPT ![b] = 0] /\ leading' = [leading EXCEPT ![b] = NotLeading]
     /\ UNCHANGED <<metadata, fenced, requests, history>>
 
+\* The folder of a broker: the leader epoch of each record, and a checkpoint of the high watermark.  Not a step.
+IsStored(b, content, hw) ==
+    /\ content = {<<n, log[b][n]>> : n \in 1 .. LogEnd(b)}
+    /\ hw <= Len(committed) /\ hw <= LogEnd(b)
+    /\ Agree(Take(log[b], hw), committed)
+    /\ UNCHANGED vars
+
 -----------------------------------------------------------------------------
 InSpec(s) ==
     LET node == s[2] IN
@@ -203,6 +214,7 @@ InSpec(s) ==
       [] s[1] = "TruncateToEpochEnd"  -> IsTruncate(node, s[4])
       [] s[1] = "Crash"               -> IsCrash(node)
       [] s[1] = "Restart"             -> IsRestart(node, s[4])
+      [] s[1] = "Stored"              -> IsStored(node, s[4], s[3])
 
 Explained(s) ==
     CASE s[1] = "SendFetch"        -> IsSendFetch(s[2], s[4], s[5], s[6])

@@ -10,9 +10,10 @@ import typer
 from typer.testing import CliRunner
 
 from highwater.commands.doctor import doctor_command
+from highwater.commands.trace import spec_app
 from highwater.doctor import PROBES
 from highwater.errors import ExitCode, UsageError
-from highwater.spec.command_line import guards_command, spec_app
+from highwater.spec.command_line import guards_command
 from highwater.spec.guards import load_guards
 
 FAILOVER = Path(__file__).with_name("traces") / "failover.ndjson"

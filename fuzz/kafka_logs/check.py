@@ -1,0 +1,183 @@
+"""Hold the folders of an Apache Kafka cluster to the specifications: read them, build traces, validate these."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from highwater.errors import UsageError, Verdict, worst
+from highwater.fuzz.kafka_logs.behaviour import HIDDEN, Behaviour
+from highwater.fuzz.kafka_logs.folders import (
+    METADATA_LOG,
+    BrokerFolder,
+    Partition,
+    Replica,
+    Seen,
+    open_folder,
+    read_replica,
+)
+from highwater.fuzz.kafka_logs.metadata_log import Change, Lives, read_metadata, replay
+from highwater.spec.formats.trace import Step, read_trace, write_trace
+from highwater.spec.tlc.parallel import in_parallel
+from highwater.spec.trace import EntityVerdict, read_layouts, validate_trace
+
+MODELS: Final = ("controller_failover", "hw_truncation", "isr_commit")
+
+
+class Judgement(StrEnum):
+    """What a specification says of a cluster's logs."""
+
+    ACCEPTED = "accepted"
+    AS_FAR_AS_SEEN = "accepted as far as seen"
+    REFUSED = "refused"
+    UNDECIDED = "undecided"
+
+
+@dataclass(slots=True)
+class PartitionTrace:
+    """The trace of a partition, and what of it could not be read."""
+
+    entity: str
+    changes: Sequence[Change]
+    replicas: dict[int, Replica]
+    steps: list[Step] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+
+    def build(self) -> None:
+        """Build the lines; a partition whose replicas were reassigned has none."""
+        states = [change.state for change in self.changes if change.state is not None]
+        assigned = {node for state in states for node in state.replicas}
+        if any(set(state.replicas) != assigned for state in states):
+            self.gaps.append("its replicas were reassigned, which is not followed")
+            return
+        if (states[0].leader_epoch, states[0].partition_epoch) != (0, 0):
+            self.gaps.append("its creation is not in the metadata log")
+            return
+        if missing := assigned - self.replicas.keys():
+            self.gaps.append(f"no log of broker {', '.join(map(str, sorted(missing)))}")
+        if any(replica.start > 0 for replica in self.replicas.values()):
+            self.gaps.append("records below the largest log start offset")
+        self.steps = Behaviour(self.entity, self.changes, self.replicas).build()
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What the folders of a cluster have: counts, and the trace of each partition."""
+
+    brokers: tuple[int, ...]
+    seen: Seen
+    traces: tuple[PartitionTrace, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The result of one specification for one partition; `hidden` are the lines that no log has, by action."""
+
+    found: EntityVerdict
+    judgement: Judgement
+    hidden: Counter[str]
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignVerdict:
+    """The results of all partitions, and what was read."""
+
+    extraction: Extraction
+    checked: tuple[Checked, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def judgement(self) -> Judgement:
+        found = {each.judgement for each in self.checked}
+        if Judgement.REFUSED in found:
+            return Judgement.REFUSED
+        if not self.checked or Judgement.UNDECIDED in found:
+            return Judgement.UNDECIDED
+        return Judgement.AS_FAR_AS_SEEN if self.reasons or Judgement.AS_FAR_AS_SEEN in found else Judgement.ACCEPTED
+
+    @property
+    def verdict(self) -> Verdict:
+        refused = Verdict.INVALID if self.judgement is Judgement.REFUSED else Verdict.UNKNOWN
+        return worst([Verdict.VALID if self.judgement is Judgement.ACCEPTED else refused])
+
+
+def extract(folders: Iterable[Path]) -> Extraction:
+    """Read the data folders of all brokers of one KRaft cluster.
+
+    Raises UsageError for a folder of no broker, of another cluster or of a broker that was given before, and if no
+    folder has the metadata log.
+    """
+    brokers = [open_folder(path) for path in folders]
+    for at, broker in enumerate(brokers):
+        if broker.cluster != brokers[0].cluster:
+            hint = "give the folders of one cluster"
+            raise UsageError(f"another cluster.id than {brokers[0].path}", where=str(broker.path), hint=hint)
+        if broker.node in {other.node for other in brokers[:at]}:
+            raise UsageError(f"a second folder of broker {broker.node}", where=str(broker.path))
+    seen = Seen()
+    entries = read_metadata(brokers, seen)
+    if not entries:
+        where = ", ".join(str(broker.path) for broker in brokers)
+        raise UsageError(f"no {METADATA_LOG} here", where=where, hint="KRaft has one since 3.3; ZooKeeper has none")
+    return Extraction(
+        tuple(broker.node for broker in brokers), seen, tuple(_traces(brokers, replay(entries, seen), seen))
+    )
+
+
+def _traces(brokers: Sequence[BrokerFolder], lives: Lives, seen: Seen) -> Iterable[PartitionTrace]:
+    replicas: dict[Partition, dict[int, Replica]] = {}
+    for broker in brokers:
+        for partition, folder in broker.partitions():
+            if partition in lives.changes and partition not in lives.deleted:
+                replicas.setdefault(partition, {})[broker.node] = read_replica(broker, partition, folder, seen)
+    for partition, changes in sorted(lives.changes.items()):
+        if partition in lives.deleted:
+            seen.skipped["partition of a topic that was deleted"] += 1
+            continue
+        trace = PartitionTrace(f"{partition[0]}-{partition[1]}", changes, replicas.get(partition, {}))
+        trace.build()
+        yield trace
+
+
+def write_traces(extraction: Extraction, folder: Path) -> None:
+    """Write the trace of each partition to `PARTITION.ndjson`."""
+    for trace in extraction.traces:
+        if trace.steps:
+            write_trace(folder / f"{trace.entity}.ndjson", trace.steps)
+
+
+def check(
+    extraction: Extraction, folder: Path, model: str | None = None, entity: str | None = None, *, explain: bool = True
+) -> ForeignVerdict:
+    """Validate the traces that `write_traces` wrote to `folder`; raise UsageError for an unknown partition or model."""
+    if model is not None and model not in MODELS:
+        raise UsageError(f"no model {model!r} for Apache Kafka's logs", hint=f"known: {', '.join(MODELS)}")
+    chosen = [trace for trace in extraction.traces if entity in {None, trace.entity}]
+    if not chosen:
+        known = ", ".join(trace.entity for trace in extraction.traces)
+        raise UsageError(f"no partition {entity!r} in the metadata log", hint=f"there are {known}" if known else "")
+    runs = [(trace, each) for trace in chosen if trace.steps for each in (MODELS if model is None else (model,))]
+
+    def run(pair: tuple[PartitionTrace, str]) -> Checked:
+        return _check(folder / f"{pair[0].entity}.ndjson", pair[0], pair[1], explain)
+
+    reasons = [f"{reason}: {count}" for reason, count in sorted(extraction.seen.skipped.items())]
+    reasons += [f"{trace.entity}: {gap}" for trace in chosen for gap in trace.gaps]
+    return ForeignVerdict(extraction, tuple(in_parallel(run, runs)), tuple(reasons))
+
+
+def _check(path: Path, trace: PartitionTrace, model: str, explain: bool) -> Checked:
+    (found,) = validate_trace(path, model, entity=trace.entity, explain=explain).entities
+    known = read_layouts()[model].actions
+    hidden = Counter(step.action for step in trace.steps if HIDDEN in step.choices and step.action in known)
+    judgement = {
+        Verdict.VALID: Judgement.AS_FAR_AS_SEEN if trace.gaps else Judgement.ACCEPTED,
+        Verdict.INVALID: Judgement.REFUSED,
+    }.get(found.verdict, Judgement.UNDECIDED)
+    if judgement is Judgement.ACCEPTED and found.steps - hidden.total() <= 0:
+        judgement = Judgement.UNDECIDED
+    offset = None if found.line is None else read_trace(path)[found.line - 1].time_ns
+    return Checked(found, judgement, hidden, offset)
