@@ -21,7 +21,7 @@ from highwater.reports.verdicts import AuditResult
 from highwater.spec.formats.history import Event
 
 PAGE = "report.html"
-PARTS = ("run", "spec", "trace", "simulate", "conform", "fuzz")
+PARTS = ("run", "spec", "trace", "simulate", "conform", "fuzz", "logs")
 
 
 def report(folder: Path) -> Path:

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from highwater.fuzz.kafka_logs.blocks import Blocks, Log, common, divide
-from highwater.fuzz.kafka_logs.folders import Replica
+from highwater.fuzz.kafka_logs.folders import EPOCHS, Replica
 from highwater.fuzz.kafka_logs.metadata_log import Change, State
 from highwater.fuzz.kafka_logs.metadata_records import NO_LEADER
 from highwater.spec.formats.trace import Step
@@ -80,9 +80,16 @@ class Behaviour:
         )  # fmt: skip
 
     def _stored(self, node: int) -> None:
-        content = [[at, epoch] for at, epoch in enumerate(self.blocks.logs[node], 1)]
-        choices = {"content": content, "offset": self.blocks.offset(len(content)) if content else 0}
-        self._line("Stored", node, choices, hidden=False, high_watermark=self.blocks.high_watermarks[node])
+        """Compare the log of the specification with the segments, and with the leader epoch checkpoint if there is one.
+
+        Fetches and truncations look up epochs in the checkpoint, so one that differs from the segments loses records.
+        """
+        for source, logs in (("segments", self.blocks.logs), (EPOCHS, self.blocks.by_checkpoint)):
+            if node in logs:
+                content = [[at, epoch] for at, epoch in enumerate(logs[node], 1)]
+                choices = {"content": content, "source": source, "end": self.blocks.offset(len(content))}
+                mark = self.blocks.high_watermarks[node]
+                self._line("Stored", node, choices, hidden=False, high_watermark=mark)
 
     # -- brokers and controllers ---------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ has or lacks together, in one leader epoch, are one block, which is one record o
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from highwater.fuzz.kafka_logs.folders import Replica
@@ -16,9 +16,14 @@ Log = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The logs and high watermarks by broker, and the first block of each leader epoch, in blocks."""
+    """The logs and high watermarks by broker, and the first block of each leader epoch, in blocks.
+
+    `by_checkpoint`: the logs with the epochs of the leader epoch checkpoint, of the brokers that have one.
+    `leaders_start`: the first block of an epoch as one broker has it.
+    """
 
     logs: dict[int, Log]
+    by_checkpoint: dict[int, Log]
     high_watermarks: dict[int, int]
     starts: dict[int, int]
     leaders_start: dict[tuple[int, int], int]
@@ -31,7 +36,7 @@ class Blocks:
 
     def offset(self, block: int) -> int:
         """Return the first offset of a block."""
-        return self.cuts[block]
+        return self.cuts[min(block, len(self.cuts) - 1)]
 
 
 def divide(replicas: Mapping[int, Replica]) -> Blocks:
@@ -46,7 +51,9 @@ def divide(replicas: Mapping[int, Replica]) -> Blocks:
     def block(offset: int) -> int:
         return bisect_left(cuts, max(offset, first))
 
-    logs = {node: _log(replica, cuts) for node, replica in replicas.items()}
+    logs = {node: _log(replica.runs, replica.end, cuts) for node, replica in replicas.items()}
+    noted = {node: replica for node, replica in replicas.items() if replica.epochs}
+    by_checkpoint = {node: _log(replica.epochs, replica.end, cuts) for node, replica in noted.items()}
     starts: dict[int, int] = {}
     own: dict[tuple[int, int], int] = {}
     for node, replica in replicas.items():
@@ -54,16 +61,12 @@ def divide(replicas: Mapping[int, Replica]) -> Blocks:
             starts.setdefault(epoch, block(offset))
             own[node, epoch] = block(offset)
     marks = {node: block(replica.high_watermark) for node, replica in replicas.items()}
-    return Blocks(logs, marks, starts, own, cuts)
+    return Blocks(logs, by_checkpoint, marks, starts, own, cuts)
 
 
-def _log(replica: Replica, cuts: tuple[int, ...]) -> Log:
-    log = []
-    for cut in cuts:
-        if cut >= replica.end:
-            break
-        log.append(next((epoch for epoch, start in reversed(replica.runs) if start <= cut), -1))
-    return tuple(log)
+def _log(epochs: Sequence[tuple[int, int]], end: int, cuts: tuple[int, ...]) -> Log:
+    inside = (cut for cut in cuts if cut < end)
+    return tuple(next((epoch for epoch, start in reversed(epochs) if start <= cut), -1) for cut in inside)
 
 
 def common(one: Log | list[int], other: Log | list[int]) -> int:

@@ -122,7 +122,7 @@ def read_replica(broker: BrokerFolder, partition: Partition, folder: Path, seen:
 
 def _read_epochs(folder: Path, seen: Seen) -> tuple[tuple[int, int], ...]:
     path = folder / EPOCHS
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:  # a broker that is killed may leave an empty file
         return ()
     found = parse_epochs(path.read_bytes())
     if found is None:

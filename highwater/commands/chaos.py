@@ -15,6 +15,7 @@ from highwater.signals import interruptible
 SEARCHED = 20
 TRACES = "traces"
 FOLDERS = "kafka"
+LOGS = "logs.json"
 ALL_WORKLOADS = "send,poll,subscribe,wander,transact,observe"
 
 
@@ -60,6 +61,7 @@ def chaos_command(
     Examples: highwater chaos reference:3 --seconds 60 --seed 7
     · highwater chaos apache-kafka:0.10.2.2:2 --schedule fuzz/schedules/kip101.json --workload send
     · highwater chaos simulator:2 --schedule fuzz/schedules/kip101.json
+    · highwater chaos apache-kafka:4.3.1:3 --seconds 60 --keep
     · highwater chaos apache-kafka:3 --workload none --clients 'python examples/clients/two_libraries.py'
     """
     import msgspec
@@ -145,6 +147,8 @@ def _one(
     if verdict is Verdict.VALID and (folder / MESSAGES).exists() and not _has(path, "struck"):
         verdict = Verdict.UNKNOWN
         typer.echo("Undecided: no message of a client met the faults of messages.", err=True)
+    judgement = _check_logs(folder, quiet=quiet) if keep else None
+    verdict = worst([verdict, judgement]) if judgement is Verdict.INVALID else verdict
     page = report(folder)
     again += f" --clients {shlex.quote(clients)}" if clients else ""
     again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")
@@ -161,6 +165,23 @@ def _one(
         "folder": str(folder),
         "again": again,
     }
+
+
+def _check_logs(folder: Path, *, quiet: bool) -> Any:
+    """Hold the folders that were kept to the specifications; print and write the result, and return the verdict."""
+    from highwater.commands.trace import foreign_summary, foreign_text
+    from highwater.fuzz.kafka_logs.check import check, extract, write_traces
+    from highwater.results import write_json
+
+    traces = folder / TRACES
+    traces.mkdir(exist_ok=True)
+    extraction = extract(sorted(path for path in (folder / FOLDERS).iterdir() if path.is_dir()))
+    write_traces(extraction, traces)
+    found = check(extraction, traces)
+    write_json(folder / LOGS, foreign_summary(found, traces))
+    if not quiet:
+        typer.echo(foreign_text(found, traces))
+    return found.verdict
 
 
 @contextmanager

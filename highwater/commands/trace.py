@@ -10,7 +10,7 @@ from highwater.errors import EXIT_OF_VERDICT, UsageError
 from highwater.spec.command_line import JsonOption, print_json, spec_app
 
 if TYPE_CHECKING:
-    from highwater.fuzz.kafka_logs.check import Checked, ForeignVerdict
+    from highwater.fuzz.kafka_logs.check import Checked, ForeignVerdict, PartitionTrace
     from highwater.spec.trace import EntityVerdict, TraceVerdict
 
 __all__ = ["spec_app"]
@@ -111,6 +111,9 @@ def foreign_summary(found: "ForeignVerdict", traces: Path) -> dict[str, Any]:
         "read": found.extraction.seen.read,
         "reasons": found.reasons,
         "traces": str(traces),
+        "steps": sum(each.found.steps for each in found.checked),
+        "hidden_steps": sum(each.hidden.total() for each in found.checked),
+        "lives": [_life(trace) for trace in found.extraction.traces],
         "entities": [
             {
                 **_entity_summary(each.found),
@@ -119,6 +122,34 @@ def foreign_summary(found: "ForeignVerdict", traces: Path) -> dict[str, Any]:
                 "metadata_offset": each.offset,
             }
             for each in found.checked
+        ],
+    }
+
+
+def _life(trace: "PartitionTrace") -> dict[str, Any]:
+    """Return the leaders, epochs and ISRs of a partition by metadata offset, and its replicas."""
+    states = ((change.offset, change.state) for change in trace.changes if change.state is not None)
+    return {
+        "partition": trace.entity,
+        "states": [
+            {
+                "offset": offset,
+                "leader": state.leader,
+                "leader_epoch": state.leader_epoch,
+                "isr": state.isr,
+                "elr": state.elr,
+                "partition_epoch": state.partition_epoch,
+            }
+            for offset, state in states
+        ],
+        "replicas": [
+            {
+                "broker": node,
+                "end": replica.end,
+                "high_watermark": replica.high_watermark,
+                "epochs": replica.runs,
+            }
+            for node, replica in sorted(trace.replicas.items())
         ],
     }
 

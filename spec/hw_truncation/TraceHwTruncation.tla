@@ -99,7 +99,7 @@ IsRestart(b, end, hw, clean) == Restart(b, end, hw, clean) \/ (end = 0 /\ hw = 0
 \* The folder of a broker: the leader epoch of each record, and a checkpoint of the high watermark.  Not a step.
 IsStored(b, content, hw) ==
     /\ content = {<<n, log[b][n]>> : n \in 1 .. LogEnd(b)}
-    /\ hw <= Len(committed) /\ hw <= LogEnd(b)
+    /\ hw <= Min(Len(committed), LogEnd(b))
     /\ Agree(Take(log[b], hw), committed)
     /\ UNCHANGED vars
 
