@@ -201,14 +201,14 @@ class Behaviour:
         end = max(len(self.logs[leader]), self.blocks.end_of(epoch))
         whole = [*self.logs[leader], *[epoch] * (end - len(self.logs[leader]))]
         for node in sorted(self.logs.keys() - {leader}):
-            target = self._target(node)
+            target = self._target(node, whole)
             if common(target, whole) > common(target, self.logs[node]):
                 self._follow(node)
                 self._fetch(node, common(target, whole))
         self._append(end)
         for node in sorted(self.isr - {leader}):
             counts = self._possible() > self.high_watermark[leader] and self.fetched.get(node, UNKNOWN) < end
-            follows = self.role.get(node) == epoch or common(self._target(node), whole) >= len(self.logs[node])
+            follows = self.role.get(node) == epoch or common(self._target(node, whole), whole) >= len(self.logs[node])
             if counts and follows:
                 self._follow(node)
                 self._fetch(node, len(self.logs[node]))
@@ -216,8 +216,11 @@ class Behaviour:
             self._advance()
             self._line("LeaderAdvanceHw", leader, {}, high_watermark=self.high_watermark[leader])
 
-    def _target(self, node: int) -> Log:
-        """Return the log that a broker is known to have next: when it next begins to lead, or in its folder."""
+    def _target(self, node: int, whole: list[int]) -> Log:
+        """Return the log that a broker is known to have next: when it next begins to lead, or in its folder.
+
+        Without its folder, it may have fetched all that the leader has, `whole`, as long as it is in the ISR.
+        """
         assert self.state is not None
         for change in self.changes:
             state = change.state
@@ -232,7 +235,8 @@ class Behaviour:
             for log in (self.blocks.logs.get(node, ()), *self.blocks.logs.values()):
                 if start is not None and state.leader_epoch in log:
                     return log[:start]
-        return self.blocks.logs.get(node, ())
+        assumed = whole if node in self.isr else self.logs[node]
+        return self.blocks.logs.get(node, tuple(assumed))
 
     # -- what leader and followers do ----------------------------------------------------------------------------
 

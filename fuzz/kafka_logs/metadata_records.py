@@ -7,7 +7,7 @@ flexible in every version (MetadataRecordSerde).
 from typing import Annotated, Any, Final
 
 from highwater.reference.wire.codec import decode_prefix
-from highwater.reference.wire.errors import DecodeError, UnsupportedVersionError
+from highwater.reference.wire.errors import BufferUnderflowError, DecodeError, UnsupportedVersionError
 from highwater.reference.wire.readers import read_uvarint
 from highwater.reference.wire.schema import (
     Bool,
@@ -175,9 +175,12 @@ def decode_metadata(value: bytes) -> tuple[str, Any]:
 
     Raises DecodeError for another frame version, for an unknown type or version, and for malformed bytes.
     """
-    frame, position = read_uvarint(value, 0)
-    api_key, position = read_uvarint(value, position)
-    version, position = read_uvarint(value, position)
+    try:
+        frame, position = read_uvarint(value, 0)
+        api_key, position = read_uvarint(value, position)
+        version, position = read_uvarint(value, position)
+    except IndexError as error:
+        raise BufferUnderflowError(f"a metadata record of {len(value)} bytes") from error
     if frame != FRAME_VERSION:
         raise UnsupportedVersionError(f"a metadata record of frame version {frame}")
     if api_key in IRRELEVANT:

@@ -60,6 +60,7 @@ def test_a_folder_of_no_broker_is_wrong_usage(tmp_path: Path) -> None:
         extract([tmp_path])
 
 
+@pytest.mark.long
 def test_an_election_outside_the_isr_is_refused_with_its_conjunct(tmp_path: Path, life: Life) -> None:
     changed = mutated(life, "an election outside ISR and ELR", 0)
     assert changed is not None
