@@ -32,7 +32,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A partition after a record. `eligible` are the brokers that may be elected: the ISR and the ELR (KIP-966)."""
+    """A partition after a record. `eligible` are the brokers that may be elected: the ISR and the ELR (KIP-966).
+
+    If the last of them restarts uncleanly, both are empty, and `last_eligible` may still lead (LastMemberLeads).
+    """
 
     leader: int
     leader_epoch: int
@@ -40,10 +43,11 @@ class State:
     elr: tuple[int, ...]
     replicas: tuple[int, ...]
     partition_epoch: int
+    last_eligible: tuple[int, ...] = ()
 
     @property
     def eligible(self) -> tuple[int, ...]:
-        return tuple(sorted({*self.isr, *self.elr}))
+        return tuple(sorted({*self.isr, *self.elr})) or self.last_eligible
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,7 @@ class _Replay:
             elr=before.elr if record.eligible_leader_replicas is None else record.eligible_leader_replicas,
             replicas=before.replicas if record.replicas is None else record.replicas,
             partition_epoch=before.partition_epoch + 1,
+            last_eligible=before.eligible,
         )
         self.states[record.topic_id, record.partition_id] = state
         change = Change(entry.offset, "state", NO_LEADER, state=state, leads=leads)
