@@ -64,7 +64,7 @@ class Interval:
     high: float
 
     def within(self, low: float, high: float) -> ClaimVerdict:
-        """Return whether the interval lies within these bounds, outside, or neither."""
+        """Return whether the interval is within these bounds, outside, or neither."""
         if low <= self.low and self.high <= high:
             return ClaimVerdict.AGREES
         return ClaimVerdict.DISAGREES if self.high < low or high < self.low else ClaimVerdict.UNDECIDED
