@@ -53,6 +53,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     factor: float = 1.0
     also: str = ""
     covered: str = ""
+    unless: str = ""
 
 
 @cache

@@ -93,7 +93,12 @@ def _verdict_rows(judged: list[Judgement], targets: list[str]) -> list[dict[str,
 
 
 def _section(table: Table, targets: list[str], measurements: Sequence[Measurement]) -> dict[str, Any] | None:
-    mine = [one for one in measurements if table.repeated_by(one) and one.settings and not _is_marker(one)]
+    measured = {one.done for one in measurements if one.metrics}
+    mine = [
+        one
+        for one in measurements
+        if table.repeated_by(one) and not _is_marker(one) and not (one.failed and one.done in measured)
+    ]
     if not mine:
         return None
     settings = _distinct(mine)

@@ -94,9 +94,9 @@ def _decide(claim: Claim, table: Table, chosen: list[Measurement], least: int) -
         return ClaimVerdict.UNDECIDED, "nothing was measured"
     if claim.test in COUNTS:
         return COUNTS[claim.test](claim, chosen)
-    cells = _cells(claim, table, chosen)
     if claim.test in RATIOS:
         return _decide_ratio(claim, chosen, least)
+    cells = _cells(claim, table, chosen)
     if not cells:
         return ClaimVerdict.UNDECIDED, f"no two values of {claim.along} were measured"
     if min(len(values) for group in cells.values() for values in group.values()) < least:
@@ -292,11 +292,13 @@ RATIOS: Final[Mapping[str, Callable[[Claim], tuple[float, float]]]] = {
 
 
 def _zero(claim: Claim, chosen: list[Measurement]) -> Finding:
+    """Test that nothing was counted. What was not looked at (`unless`) may hide something, and so decides nothing."""
     count, covered = _total(chosen, claim.metric, claim.also), _total(chosen, claim.covered)
-    words = f"{count:,.0f} of {covered:,.0f} {claim.covered}"
+    hidden = _total(chosen, claim.unless)
+    words = f"{count:,.0f} of {covered:,.0f} {claim.covered}" + (f", {hidden:,.0f} {claim.unless}" if hidden else "")
     if count:
         return ClaimVerdict.DISAGREES, words
-    return (ClaimVerdict.AGREES if covered else ClaimVerdict.UNDECIDED), words
+    return (ClaimVerdict.AGREES if covered and not hidden else ClaimVerdict.UNDECIDED), words
 
 
 def _some(claim: Claim, chosen: list[Measurement]) -> Finding:

@@ -83,31 +83,33 @@ def _with_replica(life: Life, node: int, **fields: Any) -> Life:
     return msgspec.structs.replace(life, replicas={**life.replicas, node: replace(life.replicas[node], **fields)})
 
 
+def _elections_with_outsiders(life: Life) -> list[tuple[int, State, list[int]]]:
+    """Return the index and state of each election, and the replicas that were not eligible, if there were some."""
+    found = [
+        (at, state, sorted(set(state.replicas) - set(before.eligible)))
+        for at, before, state in _states(life)
+        if life.changes[at].leads
+    ]
+    return [entry for entry in found if entry[2]]
+
+
 def elect_outside(draw: random.Random, life: Life) -> tuple[Life, str] | None:
     """A broker that is neither in the ISR nor in the ELR is elected, alone in the ISR: an unclean election."""
-    found = [
-        (at, state, set(state.replicas) - set(before.eligible))
-        for at, before, state in _states(life)
-        if life.changes[at].leads and set(state.replicas) - set(before.eligible)
-    ]
+    found = _elections_with_outsiders(life)
     if not found:
         return None
     at, state, outside = draw.choice(found)
-    node = draw.choice(sorted(outside))
+    node = draw.choice(outside)
     return _with_state(life, at, replace(state, leader=node, isr=(node,), elr=())), f"{node} is elected at {at}"
 
 
 def elect_with_outsider(draw: random.Random, life: Life) -> tuple[Life, str] | None:
     """An election adds a broker to the ISR that was not eligible before."""
-    found = [
-        (at, state, set(state.replicas) - set(before.eligible))
-        for at, before, state in _states(life)
-        if life.changes[at].leads and set(state.replicas) - set(before.eligible)
-    ]
+    found = _elections_with_outsiders(life)
     if not found:
         return None
     at, state, outside = draw.choice(found)
-    node = draw.choice(sorted(outside))
+    node = draw.choice(outside)
     return _with_state(life, at, replace(state, isr=(*state.isr, node))), f"{node} joins at the election at {at}"
 
 

@@ -122,6 +122,17 @@ def test_nothing_lost_needs_something_acknowledged() -> None:
     assert check(lost=0, twice=0, acked=0) is UNDECIDED
 
 
+def test_records_that_were_not_read_back_may_be_lost() -> None:
+    """A final read that was cut short shows no loss, and proves none is missing."""
+    fields = {"metric": "lost", "covered": "acked", "unless": "unseen"}
+    assert verdict("zero", counted(lost=0, unseen=4, acked=9), **fields) is UNDECIDED
+    assert verdict("zero", counted(lost=0, unseen=0, acked=9), **fields) is AGREES
+    assert verdict("zero", counted(lost=1, unseen=4, acked=9), **fields) is DISAGREES
+    lost = [claim for claim in claims() if claim.metric == "lost" and claim.test == "zero"]
+    assert lost
+    assert all(claim.unless == "unseen" for claim in lost)
+
+
 def test_what_may_happen_is_not_refuted_by_its_absence() -> None:
     assert verdict("some", counted(lost=1, acked=9), metric="lost", covered="acked") is AGREES
     assert verdict("some", counted(lost=0, acked=9), metric="lost", covered="acked") is UNDECIDED
@@ -198,7 +209,7 @@ def test_every_table_is_repeated_at_every_scale(table: Table) -> None:
 def test_every_claim_has_a_table_a_test_and_known_settings(claim: Claim) -> None:
     table = next(table for table in tables() if table.id == claim.table)
     assert claim.test in {*SHAPES, *RATIOS, *COUNTS}
-    assert {claim.metric, claim.than, claim.also, claim.covered} <= {"", *table.metrics}
+    assert {claim.metric, claim.than, claim.also, claim.covered, claim.unless} <= {"", *table.metrics}
     if table.experiment != "availability":
         settings = {name for one in EXPERIMENTS[table.experiment](SCALES["full"]) for name in one.settings}
         assert {*claim.where, *claim.within, *table.where, *([claim.along] if claim.along else [])} <= settings
