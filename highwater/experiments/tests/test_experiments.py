@@ -8,19 +8,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from highwater.errors import UsageError
 from highwater.experiments.conditions import MEASUREMENTS, Measurement, Store, read_measurements
 from highwater.experiments.measures.availability import AvailabilityMeasure, unavailability
+from highwater.experiments.measures.failures import audited, throughput_around
 from highwater.experiments.measures.load import quantiles
 from highwater.experiments.measures.simulated import simulated_pauses
 from highwater.experiments.pauses import found_in_steps, pauses
 from highwater.experiments.plans import COOPERATIVE, EAGER, EXPERIMENTS, SCALES, STATIC, rebalance
 from highwater.experiments.run import Plan, read_plan, tasks
 from highwater.fuzz.schedule import Fault, Schedule
-from highwater.spec.formats.history import Event
+from highwater.reports.rules.rule import Rule
+from highwater.reports.synth.write import synth
+from highwater.spec.formats.history import Config, Event, HistoryWriter
 
 PLAN = Plan(targets=["a", "b"], experiments=list(EXPERIMENTS), scale="tiny", repetitions=3, seed=1)
 
@@ -84,6 +88,7 @@ def test_unavailability_is_the_longest_time_between_two_successes() -> None:
     events.append(
         Event(index=0, time_ns=int(12e9), process=1, type="info", f="send", topic="t", partition=0, error="LATE")
     )
+    events.sort(key=lambda event: event.time_ns)
     schedule = Schedule(
         duration_ms=30_000,
         faults=(Fault(at_ms=10_000, kind="kill", nodes=("1",), for_ms=1_000),
@@ -105,6 +110,40 @@ def test_the_schedule_of_availability_leaves_time_between_faults(tmp_path: Path)
 def test_the_last_percentile_needs_values() -> None:
     assert "p99_99" not in quantiles([1.0] * 9_999)
     assert quantiles([float(number) for number in range(10_000)])["p99_99"] == 9_999
+
+
+def sent(at_s: float, kind: Literal["invoke", "ok", "info"], value: int, **result: Any) -> Event:
+    now_ns = int(at_s * 1e9)
+    return Event(
+        index=0, time_ns=now_ns, process=1, type=kind, f="send", topic="t", partition=0, value=value, **result
+    )  # fmt: skip
+
+
+def test_throughput_counts_acknowledged_records_before_and_during_a_failure(tmp_path: Path) -> None:
+    """Ten records a second for five seconds, then one a second, and two errors."""
+    path = tmp_path / "history.ndjson"
+    times = [number / 10 for number in range(50)] + [5.5, 6.5, 7.5, 8.5]
+    with path.open("wb") as file:
+        writer = HistoryWriter(file, Config())
+        for number, at_s in enumerate(times):
+            writer.append(sent(at_s, "invoke", value=number))
+            writer.append(sent(at_s, "ok", value=number, offset=number))
+        for at_s in (8.6, 8.7):
+            writer.append(sent(at_s, "invoke", value=99))
+            writer.append(sent(at_s, "info", value=99, error="LATE"))
+        writer.finish()
+    found = throughput_around(path, 5.0, 9.0)
+    assert found.metrics == {"acknowledged": 54, "records_before": 10, "records_during": 1, "error LATE": 2}
+    assert found.samples == {"records_before": [10] * 4, "records_during": [1] * 4}
+
+
+@pytest.mark.parametrize("planted", [{}, {Rule.LOST_WRITE: 2}, {Rule.DUPLICATE: 3}])
+def test_the_auditor_counts_what_was_lost_and_stored_twice(tmp_path: Path, planted: dict[int, int]) -> None:
+    synth(tmp_path / "history.ndjson", operations=400, seed=1, planted=planted)
+    found = audited(tmp_path / "history.ndjson")
+    assert found["audited"] >= 300
+    assert found["lost"] == planted.get(Rule.LOST_WRITE, 0)
+    assert found["duplicated"] == planted.get(Rule.DUPLICATE, 0)
 
 
 # -- files -----------------------------------------------------------------------------------------
