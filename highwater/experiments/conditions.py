@@ -17,6 +17,7 @@ UNITS: Final[Mapping[str, str]] = {
     "records_before": "records/s",
     "records_during": "records/s",
     "acknowledged": "records",
+    "accepted": "records",
     "lost": "records",
     "duplicated": "records",
     "revoked": "partitions",

@@ -21,7 +21,7 @@ PLOT_WIDTH: Final = 430
 VALUE_WIDTH: Final = 230
 NOT_SHOWN: Final = frozenset({"clients", "consumers", "producers"})
 """Settings that label a row only where they vary."""
-ORDER: Final = ("protocol", "client", "killed", "fault", "acks")
+ORDER: Final = ("protocol", "client", "dispatch", "killed", "fault", "acks")
 """Settings that come first in a label."""
 
 
@@ -163,9 +163,9 @@ def label(settings: dict[str, Setting], varying: Sequence[str]) -> str:
     """Return the settings that tell this row from the others."""
     named = [(name, settings[name]) for name in varying if name in settings]
     parts = [
-        str(value) if name in {"protocol", "client", "fault", "clients"} else f"{name}={value}"
+        str(value) if name in {"protocol", "client", "fault", "clients", "producer", "dispatch"} else f"{name}={value}"
         for name, value in named
-        if not (name == "min_insync_replicas" and value == 0)
+        if not (name in {"min_insync_replicas", "queue_time_ms"} and value == 0)
         and not (name in {"producers", "consumers"} and value == 0)
     ]
     return ", ".join(parts) or "as the table says"

@@ -33,12 +33,15 @@ class Scale:
     clients: tuple[str, ...]
     pause_repetitions: int
     fault_kinds: tuple[str, ...] | None
+    queue_times_ms: tuple[int, ...]
 
 
 EAGER, COOPERATIVE = "eager", "cooperative"
 STATIC, NEW_PROTOCOL = "eager, static members", "KIP-848"
 ALL_PROTOCOLS: Final = (EAGER, COOPERATIVE, STATIC, NEW_PROTOCOL)
 LIBRDKAFKA, JAVA, SIMULATED = "confluent-kafka", "Java", "simulated"
+SYNC, ASYNC = "sync", "async"
+RDKAFKA_PRODUCER, OLD_PRODUCER = "librdkafka", "Kafka 0.7"
 ALL_SIZES: Final = (10, 20, 40, 60, 80, 100, 150, 200, 400, 800, 1_000, 2_000, 5_000, 10_000)
 
 SCALES: Final[Mapping[str, Scale]] = {
@@ -46,19 +49,21 @@ SCALES: Final[Mapping[str, Scale]] = {
         repetitions=3, seconds=0.3, warm_up_s=2, latency_s=3, load_s=5, records_to_read=60_000, replicas=(1, 2, 3),
         partitions=(12,), producers=(1, 2), topic_partitions=(1, 3, 6), sizes=(100, 1_000, 10_000),
         record_bytes=(1_000,), members=3, protocols=(EAGER, COOPERATIVE), clients=(LIBRDKAFKA, SIMULATED),
-        pause_repetitions=1, fault_kinds=("kill", "pause"),
+        pause_repetitions=1, fault_kinds=("kill", "pause"), queue_times_ms=(1_000,),
     ),
     "default": Scale(
         repetitions=5, seconds=0.5, warm_up_s=8, latency_s=10, load_s=12, records_to_read=300_000,
         replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3), topic_partitions=(1, 2, 3, 4, 6, 8, 9, 12),
         sizes=(10, 40, 100, 400, 1_000, 2_000, 10_000), record_bytes=(1_000,), members=10, protocols=ALL_PROTOCOLS,
         clients=(LIBRDKAFKA, SIMULATED), pause_repetitions=1, fault_kinds=None,
+        queue_times_ms=(10, 100, 1_000),
     ),
     "full": Scale(
         repetitions=10, seconds=2.0, warm_up_s=20, latency_s=30, load_s=30, records_to_read=2_000_000,
         replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3),
         topic_partitions=(1, 2, 3, 4, 5, 6, 7, 8, 9, 12), sizes=ALL_SIZES, record_bytes=(100, 1_000), members=10,
         protocols=ALL_PROTOCOLS, clients=(LIBRDKAFKA, JAVA, SIMULATED), pause_repetitions=3, fault_kinds=None,
+        queue_times_ms=(1, 10, 100, 1_000),
     ),
 }  # fmt: skip
 
@@ -130,6 +135,17 @@ def latency(scale: Scale) -> Iterator[Condition]:
         yield _send("latency", replicas=replicas, min_insync_replicas=min(2, replicas))
 
 
+def dispatch(scale: Scale) -> Iterator[Condition]:
+    """Yield a synchronous producer and asynchronous ones by queue time, of Kafka 0.7 and of today."""
+    for producer in (OLD_PRODUCER, RDKAFKA_PRODUCER):
+        for queue_time_ms in (0, *scale.queue_times_ms):
+            settings: dict[str, Setting] = {
+                "producer": producer, "dispatch": ASYNC if queue_time_ms else SYNC, "queue_time_ms": queue_time_ms,
+                "record_bytes": 100,
+            }  # fmt: skip
+            yield Condition(experiment="dispatch", settings=settings)
+
+
 def failures(scale: Scale) -> Iterator[Condition]:
     """Yield two brokers killed without and with retries, and all but one killed and restarted, as of four brokers."""
     for retries, killed in ((0, "all but two"), (100_000_000, "all but two"), (100_000_000, "all but one, restarted")):
@@ -170,11 +186,12 @@ EXPERIMENTS: Final[Mapping[str, Callable[[Scale], Iterator[Condition]]]] = {
     "size": size,
     "clients": clients,
     "latency": latency,
+    "dispatch": dispatch,
     "failures": failures,
     "durability": durability,
     "rebalance": rebalance,
     "availability": availability,
 }
 """In the order in which they are measured."""
-ONCE: Final = frozenset({"failures", "durability", "rebalance", "availability"})
+ONCE: Final = frozenset({"dispatch", "failures", "durability", "rebalance", "availability"})
 """Experiments that take long and are repeated `pause_repetitions` times."""

@@ -18,17 +18,22 @@ from highwater.errors import UsageError
 from highwater.experiments.clients import client_processes
 from highwater.experiments.conditions import Condition, Found, Measurement, Setting, Store
 from highwater.experiments.measures.availability import AvailabilityMeasure
+from highwater.experiments.measures.dispatch import DispatchMeasure
 from highwater.experiments.measures.failures import FailureMeasure
 from highwater.experiments.measures.load import LoadMeasure
 from highwater.experiments.measures.rebalance import RebalanceMeasure
 from highwater.experiments.measures.simulated import simulated_lacks, simulated_pauses
-from highwater.experiments.plans import EXPERIMENTS, ONCE, SCALES, SIMULATED, Scale
+from highwater.experiments.plans import EXPERIMENTS, OLD_PRODUCER, ONCE, SCALES, SIMULATED, Scale
 from highwater.experiments.targets import OLD_RELEASE, Bench, open_bench
 from highwater.results import write_json
 
 PLAN: Final = "plan.json"
 SIMULATOR: Final = "simulator"
-"""The target of measurements in virtual time; it is no cluster, and is measured whatever the targets are."""
+"""The target of measurements in virtual time."""
+KAFKA_0_7: Final = "kafka-0.7"
+"""The target of measurements with the producer and the broker of Kafka 0.7 (`reference/legacy`)."""
+OWN_TARGETS: Final = {SIMULATED: SIMULATOR, OLD_PRODUCER: KAFKA_0_7}
+"""Targets that are measured whatever the targets are, by the client or producer of a condition."""
 ERRORS: Final = (TimeoutError, KafkaException, TargetFailure, UsageError, OSError)
 """What fails one measurement, not the bench."""
 NOTHING: Final = Found({})
@@ -83,9 +88,13 @@ def tasks(plan: Plan) -> Iterator[Task]:
             if not once:
                 chance.shuffle(conditions)
             for condition in conditions:
-                is_simulated = condition.settings.get("client") == SIMULATED
-                for target in [SIMULATOR] if is_simulated else plan.targets:
+                for target in _targets_of(condition, plan):
                     yield Task(target, condition, repetition)
+
+
+def _targets_of(condition: Condition, plan: Plan) -> list[str]:
+    client = str(condition.settings.get("client") or condition.settings.get("producer"))
+    return [OWN_TARGETS[client]] if client in OWN_TARGETS else plan.targets
 
 
 def run(plan: Plan, folder: Path, say: Say = lambda line: None, advance: Say = lambda line: None) -> Store:
@@ -118,9 +127,12 @@ class _Running:
         self._load = LoadMeasure(stack.enter_context(client_processes()), scale, run_name)
         self._failure = FailureMeasure(scale, folder)
         self._rebalance = RebalanceMeasure(run_name)
+        self._dispatch = DispatchMeasure(scale.seconds / 2, scale.latency_s / 4, run_name)
         self._availability = AvailabilityMeasure(scale, folder)
         shared = {
-            task.target for task in due if task.target != SIMULATOR and task.condition.experiment != "availability"
+            task.target
+            for task in due
+            if task.target not in OWN_TARGETS.values() and task.condition.experiment != "availability"
         }
         for target in [name for name in plan.targets if name in shared]:
             say(f"starting {target}")
@@ -153,6 +165,8 @@ class _Running:
             return simulated_lacks(condition)
         if condition.experiment == "availability":
             return self._availability.lacks(task.target)
+        if task.target == KAFKA_0_7:
+            return ""
         assert bench is not None
         if len(bench.addresses) < condition.brokers:
             return f"needs {condition.brokers} brokers; this cluster has {len(bench.addresses)}"
@@ -171,6 +185,8 @@ class _Running:
                 for settings, found in self._availability.measure(task.target, task.repetition):
                     yield _measured(task, found, settings)
                 yield _measured(task)
+            case "dispatch":
+                yield _measured(task, self._dispatch.measure(self._benches.get(task.target), condition))
             case "rebalance" if task.target == SIMULATOR:
                 yield _measured(task, simulated_pauses(condition, task.repetition))
             case "rebalance":

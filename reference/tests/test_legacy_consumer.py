@@ -48,8 +48,11 @@ class Group:
         self.world.start(STORE)
         self.consumers: dict[str, GroupConsumer] = {}
         for broker_id, topics in brokers.items():
-            self.start(f"broker{broker_id}", lambda context, n=broker_id, t=topics: Registrar(context, n, t))  # type: ignore[misc]
+            self.add_broker(broker_id, topics)
         self.settle()
+
+    def add_broker(self, broker_id: int, topics: dict[str, int]) -> None:
+        self.start(f"broker{broker_id}", lambda context: Registrar(context, broker_id, topics))
 
     def start(self, name: str, make: Callable[[Context], GroupConsumer]) -> GroupConsumer:
         config = BrokerConfig(broker_id=0, metadata_store_session_timeout_ms=SESSION_MS, guards_off=self.guards_off)

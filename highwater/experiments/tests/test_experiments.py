@@ -13,13 +13,14 @@ from typing import Any, Literal
 import pytest
 
 from highwater.errors import UsageError
-from highwater.experiments.conditions import MEASUREMENTS, Measurement, Store, read_measurements
+from highwater.experiments.conditions import MEASUREMENTS, Condition, Measurement, Setting, Store, read_measurements
 from highwater.experiments.measures.availability import AvailabilityMeasure, unavailability
+from highwater.experiments.measures.dispatch import DispatchMeasure
 from highwater.experiments.measures.failures import audited, throughput_around
 from highwater.experiments.measures.load import quantiles
 from highwater.experiments.measures.simulated import simulated_pauses
 from highwater.experiments.pauses import found_in_steps, pauses
-from highwater.experiments.plans import COOPERATIVE, EAGER, EXPERIMENTS, SCALES, STATIC, rebalance
+from highwater.experiments.plans import ASYNC, COOPERATIVE, EAGER, EXPERIMENTS, SCALES, STATIC, SYNC, rebalance
 from highwater.experiments.run import Plan, read_plan, tasks
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.reports.rules.rule import Rule
@@ -257,3 +258,17 @@ def test_wrong_usage_is_one_line(arguments: list[str], message: str) -> None:
     assert ended.returncode == 2
     assert message in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+# -- synchronous and asynchronous producers --------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dispatch", "queue_time_ms"), [(SYNC, 0), (ASYNC, 100_000)])
+def test_a_killed_producer_of_0_7_loses_what_is_in_its_queue(dispatch: str, queue_time_ms: int) -> None:
+    settings: dict[str, Setting] = {"dispatch": dispatch, "queue_time_ms": queue_time_ms, "record_bytes": 100}
+    found = DispatchMeasure(0.1, 2.0, "test").measure(None, Condition(experiment="dispatch", settings=settings))
+    assert found.metrics["accepted"] > 0
+    assert found.metrics["records_per_second"] > 0
+    assert (found.metrics["lost"] > 0) == (dispatch == ASYNC)
+    arrived = found.metrics["accepted"] - found.metrics["lost"]
+    assert len(found.samples["delay"]) - arrived in {0, 1}, "the last one may be sent and not yet counted"
