@@ -161,7 +161,7 @@ def broker(brokers: int, acks: str) -> str:
     """Produce with confluent-kafka and its default batching: records of 100 bytes, one partition."""
     from confluent_kafka import Producer
 
-    from highwater.bench.brokers import resident_mb
+    from highwater.bench.many_partitions import resident_mb
     from highwater.conformance.targets.reference import ReferenceCluster
     from highwater.fuzz.chaos.workload.producers import silent_logger
     from highwater.fuzz.chaos.workload.topic import TOPIC, Load, create_topic
@@ -217,16 +217,9 @@ def recovery() -> str:
     )
 
 
-def against_kafka() -> str:
-    """Compare throughput, latency, rebalances and elections with Apache Kafka, side by side."""
-    from highwater.bench.brokers import table
-
-    return _printed(table())
-
-
 def many_partitions() -> str:
     """Produce with acks=all while the cluster has more and more partitions, then leave it idle."""
-    from highwater.bench.brokers import curve
+    from highwater.bench.many_partitions import curve
 
     return _printed(curve())
 
@@ -332,7 +325,6 @@ BENCHES: dict[str, Callable[[], str]] = {
     "trace": trace,
     "start": second_start,
     "partitions": many_partitions,
-    "kafka": against_kafka,
     "failover": failover,
     "proxy": proxy,
 }

@@ -20,7 +20,8 @@ DRAWING: Final = Template(
 """,
     autoescape=True,
 )
-COLOURS: Final = {"reference": "#0b6e99", "Apache Kafka": "#c4551b"}
+REFERENCE, APACHE = "reference", "Apache Kafka"
+COLOURS: Final = {REFERENCE: "#0b6e99", APACHE: "#c4551b"}
 
 
 @dataclass(frozen=True, slots=True)
