@@ -189,13 +189,14 @@ def _metric(
     published = max((value for _, _, value in found if value is not None), default=0.0)
     y, groups = 0, []
     for row, intervals, value in found:
-        bars = [_bar(one, number, y + BAR * number, highest) for number, one in enumerate(intervals) if one is not None]
+        known = [(number, one) for number, one in enumerate(intervals) if one is not None]
+        bars = [_bar(one, number, y + BAR * place, highest) for place, (number, one) in enumerate(known)]
         if value is not None:
-            place = y + BAR * len(targets)
+            place = y + BAR * len(known)
             bars.append(
                 {"style": "doc", "y": place, "width": _width(value, published), "text": _words(value), "low": None}
             )
-        height = BAR * (len(targets) + (published > 0))
+        height = BAR * max(1, len(bars))
         groups.append({"label": row["label"], "y": y + height / 2 + 4, "bars": bars})
         y += height + ROW_GAP
     return {

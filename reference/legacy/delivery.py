@@ -31,16 +31,19 @@ class PositionLostError(Exception):
 class SimpleConsumer:
     """Reads one partition from a position; a message larger than the fetch size doubles it, up to `max_bytes`."""
 
-    def __init__(self, exchange: Exchange, topic: str, partition: int, position: int, max_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, exchange: Exchange, topic: str, partition: int, position: int, max_bytes: int = 1 << 20,
+        fetch_bytes: int = FIRST_FETCH_BYTES,
+    ) -> None:  # fmt: skip
         self._exchange, self._topic, self._partition = exchange, topic, partition
-        self.position, self._max_bytes = position, max_bytes
+        self.position, self._max_bytes, self._fetch_bytes = position, max_bytes, fetch_bytes
 
     def poll(self) -> list[tuple[list[bytes], int]]:
         """Return (payloads, next offset) per log entry; a compressed message set is one entry.
 
         Empty at the end of the log. Raises PositionLostError.
         """
-        size = FIRST_FETCH_BYTES
+        size = self._fetch_bytes
         while True:
             error, data = decode_send(self._exchange(self._request(size)) or b"")
             if error == OFFSET_OUT_OF_RANGE:

@@ -27,6 +27,7 @@ WINDOWS: Final = 5
 SETTLED_S: Final = 1.0
 """Records that have not arrived within this time after the last one are lost: their producer is dead."""
 READY_S: Final = 30.0
+FETCH_BYTES: Final = 1 << 20
 FLUSH_SOON: Final = ("--flush-ms", "50", "--flush-messages", "10000")
 FLUSH_EACH: Final = ("--flush-messages", "1")
 """A consumer of 0.7 reads only what is flushed, so that every request is flushed where delay is measured."""
@@ -85,10 +86,9 @@ class DispatchMeasure:
         delays: list[float] = []
 
         def poll() -> bool:
-            now = time.monotonic_ns()
-            found = [(now - int.from_bytes(payload[:STAMP])) / 1e6 for payload in reader.poll()]
-            delays.extend(found)
-            return bool(found)
+            payloads, now = reader.poll(), time.monotonic_ns()
+            delays.extend((now - int.from_bytes(payload[:STAMP])) / 1e6 for payload in payloads)
+            return bool(payloads)
 
         with producer_process(dispatch) as (process, accepted):
             _await(lambda: accepted.value > 0, process)
@@ -129,7 +129,7 @@ class OldReader:
 
     def __init__(self, address: str) -> None:
         self._exchange = Exchange(address)
-        self._consumer = SimpleConsumer(self._exchange, TOPIC_0_7, 0, 0, max_bytes=64 << 20)
+        self._consumer = SimpleConsumer(self._exchange, TOPIC_0_7, 0, 0, FETCH_BYTES, FETCH_BYTES)
 
     def poll(self) -> list[bytes]:
         return [payload for payloads, _ in self._consumer.poll() for payload in payloads]
