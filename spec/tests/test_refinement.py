@@ -72,7 +72,7 @@ def test_without_a_guard_some_step_is_none_of_the_core(folder: str, guard: str, 
     assert (found.verdict, len(found.trace) > 2) == (Verdict.INVALID, True)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize(("folder", "guard"), [(folder, guard) for folder, names in REFUSED.items() for guard in names])
 def test_each_guard_of_the_core_is_missed(folder: str, guard: str, tmp_path: Path) -> None:
     assert without(REFINEMENTS[folder], guard, tmp_path).verdict is Verdict.INVALID
