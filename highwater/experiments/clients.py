@@ -26,6 +26,8 @@ STAMP: Final = 8
 PURGED: Final = frozenset({"_PURGE_QUEUE", "_PURGE_INFLIGHT"})
 BATCH_BYTES: Final = 16_384
 """The default of Kafka's own producer. That of librdkafka, a megabyte, would hide what the documents measured."""
+QUEUE_BACKOFF_MS: Final = 5
+"""How long librdkafka waits when its queue is full. Its default of a second would be most of what is measured here."""
 WORKERS: Final = 4
 
 
@@ -137,7 +139,9 @@ def read(reading: Reading) -> Read:
     """Read the assigned partitions."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({"group.id": "bench", "enable.auto.commit": False, "fetch.wait.max.ms": 10, **reading.settings})
+    options = {"group.id": "bench", "enable.auto.commit": False, "fetch.wait.max.ms": 10,
+               "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS}  # fmt: skip
+    consumer = Consumer({**options, **reading.settings})
     consumer.list_topics(reading.topic, CONNECT_S)
     found, end = Read(), reading.begin + reading.seconds
     if reading.records is not None:

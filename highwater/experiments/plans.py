@@ -53,7 +53,7 @@ SCALES: Final[Mapping[str, Scale]] = {
     ),
     "default": Scale(
         repetitions=5, seconds=0.5, warm_up_s=8, latency_s=10, load_s=12, records_to_read=300_000,
-        replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3), topic_partitions=(1, 2, 3, 4, 6, 8, 9, 12),
+        replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3), topic_partitions=(1, 2, 3, 6, 9, 12),
         sizes=(10, 40, 100, 400, 1_000, 2_000, 10_000), record_bytes=(1_000,), members=10, protocols=ALL_PROTOCOLS,
         clients=(LIBRDKAFKA, SIMULATED), pause_repetitions=1, fault_kinds=None,
         queue_times_ms=(10, 100, 1_000),

@@ -25,9 +25,9 @@ NS: Final = 1e9
 FIRST_S: Final = 1
 """Of the load, not counted: clients connect and brokers warm up."""
 IN_FLIGHT: Final = 64
-DOWN_MS: Final = 2_000
-"""How long brokers stay down that are restarted."""
 SPARED: Final = {"all but two": 2, "all but one, restarted": 1, "all, restarted": 0}
+DOWN_MS: Final = {"all but two": 0, "all but one, restarted": 4_000, "all, restarted": 2_000}
+"""How long the brokers stay down; 0: until the end. An interval needs three seconds or more with one broker."""
 
 
 class FailureMeasure:
@@ -70,10 +70,8 @@ class FailureMeasure:
         killed = str(condition.settings["killed"])
         load_ms = int(self._scale.load_s * 1_000)
         nodes = tuple(str(node) for node in sorted(bench.addresses)[SPARED[killed] :])
-        for_ms = DOWN_MS if "restarted" in killed else 0
-        return Schedule(
-            duration_ms=load_ms, faults=(Fault(at_ms=load_ms // 3000 * 1_000, for_ms=for_ms, kind="kill", nodes=nodes),)
-        )
+        fault = Fault(at_ms=load_ms // 3000 * 1_000, for_ms=DOWN_MS[killed], kind="kill", nodes=nodes)
+        return Schedule(duration_ms=load_ms, faults=(fault,))
 
 
 def _load(bench: Bench, condition: Condition) -> Load:
