@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
+from urllib.parse import quote
 
 from highwater.errors import UsageError, Verdict, worst
 from highwater.fuzz.kafka_logs.behaviour import HIDDEN, Behaviour
@@ -18,12 +19,17 @@ from highwater.fuzz.kafka_logs.folders import (
     open_folder,
     read_replica,
 )
+from highwater.fuzz.kafka_logs.group_behaviour import GroupBehaviour
+from highwater.fuzz.kafka_logs.group_log import OFFSETS_TOPIC, GroupLife, read_groups
 from highwater.fuzz.kafka_logs.metadata_log import Change, Lives, read_metadata, replay
 from highwater.spec.formats.trace import Step, read_trace, write_trace
 from highwater.spec.tlc.parallel import in_parallel
 from highwater.spec.trace import EntityVerdict, read_layouts, validate_trace
 
 MODELS: Final = ("controller_failover", "hw_truncation", "isr_commit")
+EAGER_MODEL, COOPERATIVE_MODEL = "eager_rebalance", "cooperative_rebalance"
+GROUP_MODELS: Final = (EAGER_MODEL, COOPERATIVE_MODEL)
+COOPERATIVE: Final = "cooperative-sticky"
 
 
 class Judgement(StrEnum):
@@ -44,6 +50,13 @@ class PartitionTrace:
     replicas: dict[int, Replica]
     steps: list[Step] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
+    models: ClassVar[Sequence[str]] = MODELS
+    log: ClassVar[str] = METADATA_LOG
+    """The log whose offsets are the times of the lines."""
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.entity}.ndjson"
 
     def build(self) -> None:
         """Build the lines; a partition whose replicas were reassigned has none."""
@@ -62,22 +75,70 @@ class PartitionTrace:
         self.steps = Behaviour(self.entity, self.changes, self.replicas).build()
 
 
+@dataclass(slots=True)
+class GroupTrace:
+    """The trace of a consumer group, and what of it could not be read."""
+
+    life: GroupLife
+    steps: list[Step] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+
+    @property
+    def entity(self) -> str:
+        return self.life.group
+
+    @property
+    def file_name(self) -> str:
+        """A name that no partition has, whatever the group is called."""
+        return f"group={quote(self.entity, safe='')}.ndjson"
+
+    @property
+    def log(self) -> str:
+        return self.life.log
+
+    @property
+    def models(self) -> Sequence[str]:
+        """The model of its protocol; none for a cooperative group with static members, which no model has."""
+        is_cooperative = any(stored.protocol == COOPERATIVE for stored in self.life.records())
+        is_static = any(member.instance_id for stored in self.life.records() for member in stored.members)
+        return (COOPERATIVE_MODEL,) * (not is_static) if is_cooperative else (EAGER_MODEL,)
+
+    def build(self) -> None:
+        """Build the lines; a group without group records has none."""
+        behaviour = GroupBehaviour(self.life)
+        if any(self.life.records()):
+            self.steps = behaviour.build()
+        self.gaps = [f"{reason}: {count}" for reason, count in self.life.gaps.items()]
+        if behaviour.unexplained:
+            self.gaps.append(f"offset commits while the log has no member: {behaviour.unexplained}")
+        if not self.models:
+            self.gaps.append(f"static members, which {COOPERATIVE_MODEL} does not have")
+
+
+Trace = PartitionTrace | GroupTrace
+
+
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What the folders of a cluster have: counts, and the trace of each partition."""
+    """What the folders of a cluster have: counts, and the traces of each partition and of each group."""
 
     brokers: tuple[int, ...]
     seen: Seen
     traces: tuple[PartitionTrace, ...]
+    groups: tuple[GroupTrace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result of one specification for one partition; `hidden` are the lines that no log has, by action."""
+    """The result of one specification for one partition or group; `hidden` are the lines that no log has, by action.
+
+    A refused line is behind `offset` of `log`.
+    """
 
     found: EntityVerdict
     judgement: Judgement
     hidden: Counter[str]
+    log: str
     offset: int | None = None
 
 
@@ -122,9 +183,19 @@ def extract(folders: Iterable[Path]) -> Extraction:
     if not entries:
         where = ", ".join(str(broker.path) for broker in brokers)
         raise UsageError(f"no {METADATA_LOG} here", where=where, hint="KRaft has one since 3.3; ZooKeeper has none")
-    return Extraction(
-        tuple(broker.node for broker in brokers), seen, tuple(_traces(brokers, replay(entries, seen), seen))
-    )
+    traces = tuple(_traces(brokers, replay(entries, seen), seen))
+    groups = tuple(_groups(brokers, traces, seen))
+    return Extraction(tuple(broker.node for broker in brokers), seen, traces, groups)
+
+
+def _groups(brokers: Sequence[BrokerFolder], traces: Iterable[PartitionTrace], seen: Seen) -> Iterable[GroupTrace]:
+    for trace in traces:
+        topic, _, number = trace.entity.rpartition("-")
+        if topic == OFFSETS_TOPIC:
+            for life in read_groups(brokers, (topic, int(number)), trace.changes, trace.replicas, seen):
+                group = GroupTrace(life)
+                group.build()
+                yield group
 
 
 def _traces(brokers: Sequence[BrokerFolder], lives: Lives, seen: Seen) -> Iterable[PartitionTrace]:
@@ -143,33 +214,36 @@ def _traces(brokers: Sequence[BrokerFolder], lives: Lives, seen: Seen) -> Iterab
 
 
 def write_traces(extraction: Extraction, folder: Path) -> None:
-    """Write the trace of each partition to `PARTITION.ndjson`."""
-    for trace in extraction.traces:
+    """Write the trace of each partition to `PARTITION.ndjson`, and of each group to `group=GROUP.ndjson`."""
+    traces: tuple[Trace, ...] = (*extraction.traces, *extraction.groups)
+    for trace in traces:
         if trace.steps:
-            write_trace(folder / f"{trace.entity}.ndjson", trace.steps)
+            write_trace(folder / trace.file_name, trace.steps)
 
 
 def check(
     extraction: Extraction, folder: Path, model: str | None = None, entity: str | None = None, *, explain: bool = True
 ) -> ForeignVerdict:
     """Validate the traces that `write_traces` wrote to `folder`; raise UsageError for an unknown partition or model."""
-    if model is not None and model not in MODELS:
-        raise UsageError(f"no model {model!r} for Apache Kafka's logs", hint=f"known: {', '.join(MODELS)}")
-    chosen = [trace for trace in extraction.traces if entity in {None, trace.entity}]
+    if model is not None and model not in (*MODELS, *GROUP_MODELS):
+        hint = f"known: {', '.join((*MODELS, *GROUP_MODELS))}"
+        raise UsageError(f"no model {model!r} for Apache Kafka's logs", hint=hint)
+    traces: tuple[Trace, ...] = (*extraction.traces, *extraction.groups)
+    chosen = [trace for trace in traces if entity in {None, trace.entity}]
     if not chosen:
-        known = ", ".join(trace.entity for trace in extraction.traces)
-        raise UsageError(f"no partition {entity!r} in the metadata log", hint=f"there are {known}" if known else "")
-    runs = [(trace, each) for trace in chosen if trace.steps for each in (MODELS if model is None else (model,))]
+        known = ", ".join(trace.entity for trace in traces)
+        raise UsageError(f"no partition or group {entity!r} in the logs", hint=f"there are {known}" if known else "")
+    runs = [(trace, each) for trace in chosen if trace.steps for each in trace.models if model in {None, each}]
 
-    def run(pair: tuple[PartitionTrace, str]) -> Checked:
-        return _check(folder / f"{pair[0].entity}.ndjson", pair[0], pair[1], explain)
+    def run(pair: tuple[Trace, str]) -> Checked:
+        return _check(folder / pair[0].file_name, pair[0], pair[1], explain)
 
     reasons = [f"{reason}: {count}" for reason, count in sorted(extraction.seen.skipped.items())]
     reasons += [f"{trace.entity}: {gap}" for trace in chosen for gap in trace.gaps]
     return ForeignVerdict(extraction, tuple(in_parallel(run, runs)), tuple(reasons))
 
 
-def _check(path: Path, trace: PartitionTrace, model: str, explain: bool) -> Checked:
+def _check(path: Path, trace: Trace, model: str, explain: bool) -> Checked:
     (found,) = validate_trace(path, model, entity=trace.entity, explain=explain).entities
     known = read_layouts()[model].actions
     hidden = Counter(step.action for step in trace.steps if HIDDEN in step.choices and step.action in known)
@@ -180,4 +254,4 @@ def _check(path: Path, trace: PartitionTrace, model: str, explain: bool) -> Chec
     if judgement is Judgement.ACCEPTED and found.steps - hidden.total() <= 0:
         judgement = Judgement.UNDECIDED
     offset = None if found.line is None else read_trace(path)[found.line - 1].time_ns
-    return Checked(found, judgement, hidden, offset)
+    return Checked(found, judgement, hidden, trace.log, offset)

@@ -119,7 +119,8 @@ def foreign_summary(found: "ForeignVerdict", traces: Path) -> dict[str, Any]:
                 **_entity_summary(each.found),
                 "judgement": each.judgement,
                 "hidden": each.hidden,
-                "metadata_offset": each.offset,
+                "log": each.log,
+                "offset": each.offset,
             }
             for each in found.checked
         ],
@@ -156,8 +157,9 @@ def _life(trace: "PartitionTrace") -> dict[str, Any]:
 
 def foreign_text(found: "ForeignVerdict", traces: Path) -> str:
     """Return what was read and skipped, and the verdict of each specification."""
-    seen, partitions = found.extraction.seen, len(found.extraction.traces)
-    lines = [f"read from brokers {', '.join(map(str, found.extraction.brokers))}: {partitions} partitions"]
+    seen, brokers = found.extraction.seen, ", ".join(map(str, found.extraction.brokers))
+    counted = f"{len(found.extraction.traces)} partitions, {len(found.extraction.groups)} groups"
+    lines = [f"read from brokers {brokers}: {counted}"]
     lines += [f"  {count:,} {kind}" for kind, count in sorted(seen.read.items()) if count]
     lines += ["not seen:", *(f"  {reason}" for reason in found.reasons)] if found.reasons else ["skipped: nothing"]
     for each in found.checked:
@@ -176,5 +178,5 @@ def foreign_text(found: "ForeignVerdict", traces: Path) -> str:
 def _checked_lines(each: "Checked") -> list[str]:
     found = each.found
     text = f"{found.entity} {found.model}: {each.judgement}, {found.steps} steps, {each.hidden.total()} hidden"
-    place = [] if each.offset is None else [f"  after metadata offset {each.offset}:"]
+    place = [] if each.offset is None else [f"  after offset {each.offset} of {each.log}:"]
     return [text, *place, *_refusal(found)]

@@ -165,11 +165,12 @@ StoreFailed ==
 -----------------------------------------------------------------------------
 (* Commits, sessions, failover *)
 
-\* A member commits only for partitions that its coordinator assigned to it, although the coordinator does not check that.
+\* A member commits only for partitions that it holds, although the coordinator does not check that: those that are
+\* assigned to it, and withheld ones that it claims until it has revoked them (librdkafka commits while it revokes).
 IsHandleCommit(result, partitions) == \E call \in AtWork :
     /\ HandleCommit(call)
     /\ CommitAccepted(call) = (result = "NONE")
-    /\ result = "NONE" => \A p \in partitions : p \in Partitions /\ group.assignment[p] = call.id
+    /\ result = "NONE" => \A p \in partitions : p \in Partitions /\ Holder(p) = call.id
 
 \* A group without members becomes Empty when the rebalance ends; issued ids may delay that.
 Leave(gone) ==
