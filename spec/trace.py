@@ -201,6 +201,17 @@ def read_layout(model: str) -> Layout:
         raise UsageError(f"no model {model!r} for traces", hint=f"known: {', '.join(known)}") from error
 
 
+def encoded_for(model: str, steps: Iterable[Step]) -> bytes:
+    """Return what a model reads of the steps: traces of one entity each for which it is the same have the same result."""
+    layout = read_layout(model)
+    rows = (
+        (step.action, step.node, step.state.get("high_watermark"), [_field(step, path) for path in paths])
+        for step in steps
+        if (paths := layout.actions.get(step.action)) is not None
+    )
+    return msgspec.json.encode(list(rows))
+
+
 def _validate_entity(
     layouts: dict[str, Layout], entity: str, lines: Sequence[Line], timeout_s: float, explain: bool
 ) -> Iterable[EntityVerdict]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Final
@@ -22,9 +22,9 @@ from highwater.fuzz.kafka_logs.folders import (
 from highwater.fuzz.kafka_logs.group_behaviour import GroupBehaviour
 from highwater.fuzz.kafka_logs.group_log import OFFSETS_TOPIC, GroupLife, read_groups
 from highwater.fuzz.kafka_logs.metadata_log import Change, Lives, read_metadata, replay
-from highwater.spec.formats.trace import Step, read_trace, write_trace
+from highwater.spec.formats.trace import Step, write_trace
 from highwater.spec.tlc.parallel import in_parallel
-from highwater.spec.trace import EntityVerdict, read_layouts, validate_trace
+from highwater.spec.trace import EntityVerdict, describe, encoded_for, read_layouts, validate_trace
 
 MODELS: Final = ("controller_failover", "hw_truncation", "isr_commit")
 EAGER_MODEL, COOPERATIVE_MODEL = "eager_rebalance", "cooperative_rebalance"
@@ -224,7 +224,11 @@ def write_traces(extraction: Extraction, folder: Path) -> None:
 def check(
     extraction: Extraction, folder: Path, model: str | None = None, entity: str | None = None, *, explain: bool = True
 ) -> ForeignVerdict:
-    """Validate the traces that `write_traces` wrote to `folder`; raise UsageError for an unknown partition or model."""
+    """Validate the traces that `write_traces` wrote to `folder`; raise UsageError for an unknown partition or model.
+
+    Traces that are the same for a model are validated once. `explain` adds the false conjuncts of the first refusal of
+    each model.
+    """
     if model is not None and model not in (*MODELS, *GROUP_MODELS):
         hint = f"known: {', '.join((*MODELS, *GROUP_MODELS))}"
         raise UsageError(f"no model {model!r} for Apache Kafka's logs", hint=hint)
@@ -233,25 +237,61 @@ def check(
     if not chosen:
         known = ", ".join(trace.entity for trace in traces)
         raise UsageError(f"no partition or group {entity!r} in the logs", hint=f"there are {known}" if known else "")
-    runs = [(trace, each) for trace in chosen if trace.steps for each in trace.models if model in {None, each}]
-
-    def run(pair: tuple[Trace, str]) -> Checked:
-        return _check(folder / pair[0].file_name, pair[0], pair[1], explain)
-
+    runs: dict[tuple[str, bytes], list[Trace]] = {}
+    for trace in chosen:
+        for each in trace.models if trace.steps else ():
+            if model in {None, each}:
+                runs.setdefault((each, encoded_for(each, trace.steps)), []).append(trace)
+    found = in_parallel(lambda run: _validate(folder, run[1][0], run[0][0]), runs.items())
+    checked = [
+        _check(trace, traces[0], verdict)
+        for traces, verdict in zip(runs.values(), found, strict=True)
+        for trace in traces
+    ]
+    order = {trace.entity: at for at, trace in enumerate(chosen)}
+    checked.sort(key=lambda each: (order[each.found.entity], each.found.model))
     reasons = [f"{reason}: {count}" for reason, count in sorted(extraction.seen.skipped.items())]
     reasons += [f"{trace.entity}: {gap}" for trace in chosen for gap in trace.gaps]
-    return ForeignVerdict(extraction, tuple(in_parallel(run, runs)), tuple(reasons))
+    return ForeignVerdict(
+        extraction, tuple(_explained(checked, chosen, folder) if explain else checked), tuple(reasons)
+    )
 
 
-def _check(path: Path, trace: Trace, model: str, explain: bool) -> Checked:
-    (found,) = validate_trace(path, model, entity=trace.entity, explain=explain).entities
-    known = read_layouts()[model].actions
-    hidden = Counter(step.action for step in trace.steps if HIDDEN in step.choices and step.action in known)
+def _validate(folder: Path, trace: Trace, model: str, *, explain: bool = False) -> EntityVerdict:
+    (found,) = validate_trace(folder / trace.file_name, model, entity=trace.entity, explain=explain).entities
+    return found
+
+
+def _explained(checked: Sequence[Checked], traces: Iterable[Trace], folder: Path) -> Iterable[Checked]:
+    """Explain the first refusal of each model: TLC runs once for each conjunct, half a minute for each refusal."""
+    explained: set[str] = set()
+    for each in checked:
+        found = each.found
+        if each.judgement is Judgement.REFUSED and found.model not in explained:
+            explained.add(found.model)
+            trace = next(trace for trace in traces if trace.entity == found.entity)
+            yield replace(each, found=_validate(folder, trace, found.model, explain=True))
+        else:
+            yield each
+
+
+def _check(trace: Trace, same: Trace, verdict: EntityVerdict) -> Checked:
+    """Return the result for a trace from the verdict for one that is the same for the model."""
+    actions = read_layouts()[verdict.model].actions
+    steps = trace.steps
+    own = [at for at, step in enumerate(steps) if step.action in actions]
+    found = replace(verdict, entity=trace.entity, file=trace.file_name if verdict.file else "")
+    offset = None
+    if verdict.line is not None:
+        others = [at for at, step in enumerate(same.steps) if step.action in actions]
+        at = own[others.index(verdict.line - 1)]
+        reason = verdict.reason.replace(describe(same.steps[verdict.line - 1]), describe(steps[at]))
+        found, offset = replace(found, line=at + 1, reason=reason), steps[at].time_ns
+    hidden = Counter(steps[at].action for at in own if HIDDEN in steps[at].choices)
     judgement = {
         Verdict.VALID: Judgement.AS_FAR_AS_SEEN if trace.gaps else Judgement.ACCEPTED,
         Verdict.INVALID: Judgement.REFUSED,
     }.get(found.verdict, Judgement.UNDECIDED)
     if judgement is Judgement.ACCEPTED and found.steps - hidden.total() <= 0:
         judgement = Judgement.UNDECIDED
-    offset = None if found.line is None else read_trace(path)[found.line - 1].time_ns
     return Checked(found, judgement, hidden, trace.log, offset)
