@@ -202,7 +202,7 @@ def read_layout(model: str) -> Layout:
 
 
 def encoded_for(model: str, steps: Iterable[Step]) -> bytes:
-    """Return what a model reads of the steps: traces of one entity each for which it is the same have the same result."""
+    """Return what a model reads of the steps: traces of one entity for which it is the same have the same result."""
     layout = read_layout(model)
     rows = (
         (step.action, step.node, step.state.get("high_watermark"), [_field(step, path) for path in paths])

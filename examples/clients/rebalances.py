@@ -14,10 +14,10 @@ import random
 import time
 from typing import Any
 
-from two_libraries import PARTITIONS, make_topics, paced, quiet, read_all, stop, work_together
+from two_libraries import PARTITIONS, REPLICAS, make_topics, paced, quiet, read_all, stop, work_together
 
 TOPIC, MEMBERS = "rebalanced", 3
-SESSION_MS = 6_000
+NEW_PROTOCOL = "consumer"
 STAY_S = (1.0, 5.0)
 
 
@@ -37,10 +37,11 @@ def be_member(bootstrap: str, group: str, assignor: str, number: int) -> None:
     from confluent_kafka import Consumer
 
     settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap, "group.id": group, "partition.assignment.strategy": assignor,
-        "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500, "session.timeout.ms": SESSION_MS,
-        "heartbeat.interval.ms": 500,
+        "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 500,
     }  # fmt: skip
+    classic = {"partition.assignment.strategy": assignor, "session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+    settings |= {"group.protocol": "consumer"} if assignor == NEW_PROTOCOL else classic
     if group == "static":
         settings["group.instance.id"] = f"{group}-{number}"
     draw = random.Random(f"{group} {number}")
@@ -56,12 +57,13 @@ def be_member(bootstrap: str, group: str, assignor: str, number: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--group", action="append", metavar="NAME=ASSIGNOR", help="repeat it for more groups")
+    parser.add_argument("--group", action="append", metavar="NAME=ASSIGNOR", help="repeat it; consumer: KIP-848")
+    parser.add_argument("--replicas", type=int, default=REPLICAS, help="replicas of the topic")
     parser.add_argument("--seconds", type=float, help="stop after so many seconds")
     options = parser.parse_args()
     bootstrap = os.environ["BOOTSTRAP"]
     groups = [group.partition("=") for group in options.group or ["eager=range"]]
-    make_topics(bootstrap, TOPIC)
+    make_topics(bootstrap, TOPIC, replicas=options.replicas)
     members = [
         (be_member, (bootstrap, name, assignor, number)) for name, _, assignor in groups for number in range(MEMBERS)
     ]

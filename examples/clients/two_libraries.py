@@ -38,13 +38,15 @@ def paced(rate: int) -> Iterator[int]:
         stop.wait(0.02)
 
 
-def make_topics(bootstrap: str, *topics: str, **settings: str) -> None:
+def make_topics(bootstrap: str, *topics: str, replicas: int = REPLICAS, **settings: str) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    config = {"min.insync.replicas": "2"} | {name.replace("_", "."): value for name, value in settings.items()}
-    futures = admin.create_topics([NewTopic(topic, PARTITIONS, REPLICAS, config=config) for topic in topics])
+    config = {"min.insync.replicas": str(min(2, replicas))} | {
+        name.replace("_", "."): value for name, value in settings.items()
+    }
+    futures = admin.create_topics([NewTopic(topic, PARTITIONS, replicas, config=config) for topic in topics])
     for future in futures.values():
         try:
             future.result(60)

@@ -1,17 +1,18 @@
 """Measure how many mutated logs of Apache Kafka the models refuse: `python -m highwater.soak.mutated_kafka_logs`.
 
 Each mutation changes what was extracted from the folders of a real cluster as a broken broker or controller could have
-written it: an election outside the ISR and ELR, a truncation that is one record short, a leader epoch that falls.  The
-life that is mutated is that of a partition in a chaos run (`fuzz/tests/kafka_lives/`), or any from `--from-kafka`.
+written it: an election outside the ISR and ELR, a truncation that is one record short, a generation that repeats.  The
+lives that are mutated are those of partitions and groups in chaos runs (`fuzz/tests/kafka_lives/`).
 """
 
 import itertools
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import typer
@@ -20,9 +21,10 @@ from highwater.fuzz.kafka_logs.check import MODELS, Checked, Extraction, Judgeme
 from highwater.fuzz.kafka_logs.folders import Replica, Seen
 from highwater.fuzz.kafka_logs.metadata_log import Change, State
 from highwater.fuzz.kafka_logs.metadata_records import NO_LEADER
+from highwater.soak.mutated_kafka_groups import GROUP_MUTATIONS, judge_group, mutated_group, read_group
 
 LIVES: Final = Path(__file__).parents[2] / "fuzz" / "tests" / "kafka_lives"
-TRIES: Final = 50
+GROUP_LIFE: Final = "group-"
 
 
 class Life(msgspec.Struct, frozen=True):
@@ -253,31 +255,60 @@ def mutated(life: Life, how: str, seed: int) -> tuple[Life, str] | None:
     return MUTATIONS[how](random.Random(f"{how} {seed}"), life)
 
 
+class Kind(NamedTuple):
+    """How lives of one kind are read, mutated and judged."""
+
+    read: Callable[[Path], Any]
+    mutations: Sequence[str]
+    mutate: Callable[[Any, str, int], tuple[Any, str] | None]
+    judge: Callable[..., list[Checked]]
+
+
+PARTITIONS: Final = Kind(read_life, tuple(MUTATIONS), mutated, judge)
+GROUPS: Final = Kind(read_group, tuple(GROUP_MUTATIONS), mutated_group, judge_group)
+
+
+def survey(path: Path, kind: Kind, draws: Iterable[int], folder: Path) -> Counter[str]:
+    """Mutate a life, print each mutant that is not refused, and count them; the first of each kind is explained."""
+    counts: Counter[str] = Counter()
+    life = kind.read(path)
+    control = kind.judge(life, folder, explain=False)
+    assert all(each.judgement is Judgement.ACCEPTED for each in control), f"{path}: the control is refused"
+    for how in kind.mutations:
+        described: set[str] = set()
+        for draw_seed in draws:
+            changed = kind.mutate(life, how, draw_seed)
+            if changed is None or changed[1] in described:
+                continue
+            found = kind.judge(changed[0], folder, explain=not described)[-1]
+            is_refused = found.judgement is Judgement.REFUSED and found.found.line is not None
+            is_named = is_refused and bool(found.found.conjuncts)
+            counts += Counter({"mutants": 1, how: 1, "refused": is_refused})
+            counts += Counter() if described else Counter({"explained": 1, "named": is_named})
+            if not is_refused or (not described and not is_named):
+                place = f"line {found.found.line}: {found.found.reason}"
+                print(f"  {path.stem} {how} {draw_seed}: {found.judgement}, {changed[1]}; {place}", flush=True)
+            described.add(changed[1])
+    return counts
+
+
 def measure(
     lives: Annotated[list[Path] | None, typer.Argument(help="Lives to mutate; those of the tests if none.")] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each mutation of each life.")] = 3,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws of each mutation of each life.")] = 5,
     seed: Annotated[int, typer.Option(help="First seed.")] = 0,
 ) -> None:
-    """Print how many mutated lives are refused, and how many of these with a line and a false conjunct."""
-    total = refused = named = 0
+    """Print how many different mutated lives are refused at a line, and for how many a false conjunct was found."""
+    counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="highwater-mutated-") as name:
         for path in lives or sorted(LIVES.glob("*.json")):
-            life = read_life(path)
-            control = judge(life, Path(name), explain=False)
-            assert all(each.judgement is Judgement.ACCEPTED for each in control), f"{path}: the control is refused"
-            for how in MUTATIONS:
-                for draw_seed in range(seed, seed + draws):
-                    changed = mutated(life, how, draw_seed)
-                    if changed is None:
-                        continue
-                    last = judge(changed[0], Path(name))[-1]
-                    is_refused = last.judgement is Judgement.REFUSED
-                    is_named = is_refused and last.found.line is not None and bool(last.found.conjuncts)
-                    total, refused, named = total + 1, refused + is_refused, named + is_named
-                    if not is_named:
-                        place = f"line {last.found.line}: {last.found.reason}"
-                        print(f"  {path.stem} {how} {draw_seed}: {last.judgement}, {changed[1]}; {place}", flush=True)
-    print(f"{refused} of {total} refused, {named} with a line and a conjunct")
+            kind = GROUPS if path.name.startswith(GROUP_LIFE) else PARTITIONS
+            found = survey(path, kind, range(seed, seed + draws), Path(name))
+            print(f"{path.stem}: {found['refused']} of {found['mutants']} refused", flush=True)
+            counts += found
+    for how in (*MUTATIONS, *GROUP_MUTATIONS):
+        print(f"  {counts[how]:>3} {how}")
+    print(f"{counts['refused']} of {counts['mutants']} refused at a line")
+    print(f"{counts['named']} of {counts['explained']} explained ones with a false conjunct")
 
 
 if __name__ == "__main__":

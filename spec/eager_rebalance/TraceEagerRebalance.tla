@@ -246,7 +246,7 @@ InSpec(s) ==
       [] s[1] = "ExpireUnsynced" -> IsExpireUnsynced
 
 Explained(s) ==
-    CASE s[1] = "StoreGroup"          -> IsStoreGroup(Content(s[6], s[7], s[8], s[9]))
+    CASE s[1] = "StoreGroup"          -> OneOwnerEach(s[9]) /\ IsStoreGroup(Content(s[6], s[7], s[8], s[9]))
       [] s[1] = "GroupStored"         -> IsGroupStored(Content(s[6], s[7], s[8], s[9]))
       [] s[1] = "Failover"            -> IsFailover(s[2], Content(s[4], s[5], s[6], s[7]))
       [] s[1] = "DeleteGroup"         -> IsDeleteGroup
