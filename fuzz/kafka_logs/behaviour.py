@@ -20,6 +20,7 @@ elected: while the ELR is not empty, the ISR is smaller than min.insync.replicas
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from highwater.fuzz.kafka_logs.blocks import Blocks, Log, common, divide
@@ -45,6 +46,7 @@ class Behaviour:
         self.steps: list[Step] = []
         self.hidden: Counter[str] = Counter()
         self.state: State | None = None
+        self.now = 0
         self.partition_epoch, self.at, self.term, self.controller = 0, 0, 0, NO_LEADER
         self.logs: dict[int, list[int]] = {}
         self.latest: dict[int, int] = {}
@@ -58,8 +60,8 @@ class Behaviour:
 
     def build(self) -> list[Step]:
         """Return the lines."""
-        for change in self.changes:
-            self.at = change.offset
+        for now, change in enumerate(self.changes):
+            self.now, self.at = now, change.offset
             getattr(self, f"_{change.what}")(change)
         self._end_epoch()
         for node in sorted(self.blocks.logs):
@@ -114,7 +116,7 @@ class Behaviour:
             self._end_epoch()
             self.leader = NO_LEADER
         self._line("Crash", node, {})
-        choices = {"clean": node in self.stopped}
+        choices = {"clean": not self._left(node) and (node in self.state.elr or node in self.stopped)}
         end, mark = len(self.logs[node]), self.high_watermark[node]
         self._line("Restart", node, choices, hidden=False, log_end_offset=end, high_watermark=mark)
         self._line("Register", node, {}, hidden=False)
@@ -122,6 +124,16 @@ class Behaviour:
         self.role[node] = UNKNOWN
         self.latest[node] = self.logs[node][-1] if self.logs[node] else UNKNOWN
         self.fetched.pop(node, None)
+
+    def _left(self, node: int) -> bool:
+        """Return whether the registration that is being explained has removed a broker from ISR and ELR.
+
+        The controller knows whether the broker was stopped in order, and otherwise removes it (KIP-966).  Only of a
+        broker outside the ELR the log does not show it: then the request for an orderly shutdown counts.
+        """
+        following = self.changes[self.now + 1 : self.now + 2]
+        states = [change.state for change in following if change.state is not None]
+        return any(node not in {*state.isr, *state.elr} for state in states)
 
     # -- the metadata of the partition -------------------------------------------------------------------------
 
@@ -136,17 +148,18 @@ class Behaviour:
             self._end_epoch()
             self.state = state
             self.partition_epoch += before is not None
-            self._write("ElectLeader", self.controller)
+            known = before is not None and state.leader in before.last_known and state.leader not in before.eligible
+            self._write("ElectLeader", self.controller, {"last_known": True} if known else {})
             self._begin_epoch()
         elif set(state.eligible) != set(before.eligible):
             self._change_isr(state, before)
         else:
             self.state = state  # the ISR and the ELR have changed, but not which brokers may be elected
 
-    def _write(self, action: str, node: int) -> None:
+    def _write(self, action: str, node: int, choices: Mapping[str, Any] = MappingProxyType({})) -> None:
         assert self.state is not None
         self._line(
-            action, node, {}, hidden=False, leader=self.state.leader, leader_epoch=self.state.leader_epoch,
+            action, node, choices, hidden=False, leader=self.state.leader, leader_epoch=self.state.leader_epoch,
             isr=sorted(self.state.eligible), partition_epoch=self.partition_epoch,
         )  # fmt: skip
 

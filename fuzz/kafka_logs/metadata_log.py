@@ -16,6 +16,7 @@ from highwater.reference.wire.records import BatchHeader, Record
 
 LEADER_CHANGE: Final = 2
 """ControlRecordType.LEADER_CHANGE: a controller begins a term, the leader epoch of its batches."""
+REGISTER: Final = "RegisterBrokerRecord"
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 
@@ -34,7 +35,8 @@ class Entry:
 class State:
     """A partition after a record. `eligible` are the brokers that may be elected: the ISR and the ELR (KIP-966).
 
-    If the last of them restarts uncleanly, both are empty, and `last_eligible` may still lead (LastMemberLeads).
+    If the last of them restarts uncleanly, both are empty, and `last_eligible` may still lead (LastMemberLeads), or
+    `last_known`: the broker that led when the ISR became empty.
     """
 
     leader: int
@@ -44,6 +46,7 @@ class State:
     replicas: tuple[int, ...]
     partition_epoch: int
     last_eligible: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
 
     @property
     def eligible(self) -> tuple[int, ...]:
@@ -98,21 +101,40 @@ def read_metadata(brokers: Sequence[BrokerFolder], seen: Seen) -> list[Entry]:
 
 def _entries(batches: Iterable[tuple[BatchHeader, list[Record]]], seen: Seen) -> Iterator[Entry]:
     for header, records in batches:
-        for record in records:
-            if header.is_control:
-                if record.key is not None and int.from_bytes(record.key[2:4], "big") == LEADER_CHANGE:
-                    leader = int.from_bytes((record.value or b"")[2:6], "big", signed=True)
-                    seen.read["LeaderChangeMessage"] += 1
-                    yield Entry(record.offset, header.partition_leader_epoch, "LeaderChangeMessage", leader)
-                continue
-            try:
-                kind, decoded = decode_metadata(record.value or b"")
-            except DecodeError as error:
-                seen.skipped[f"metadata record: {error}"] += 1
-                continue
-            seen.read[kind] += 1
-            if decoded is not None:
-                yield Entry(record.offset, header.partition_leader_epoch, kind, decoded)
+        yield from _registrations_first(list(_decoded(header, records, seen)))
+
+
+def _registrations_first(entries: list[Entry]) -> list[Entry]:
+    """Move each registration before the changes that it causes.
+
+    If a broker was not stopped in order, the controller writes first how it leaves ISRs and ELRs, and then its
+    registration, in one batch (ClusterControlManager.registerBroker).
+    """
+    ordered: list[Entry] = []
+    for entry in entries:
+        at = len(ordered)
+        while entry.kind == REGISTER and at > 0 and ordered[at - 1].kind == "PartitionChangeRecord":
+            at -= 1
+        ordered.insert(at, replace(entry, offset=ordered[at].offset) if at < len(ordered) else entry)
+    return ordered
+
+
+def _decoded(header: BatchHeader, records: list[Record], seen: Seen) -> Iterator[Entry]:
+    for record in records:
+        if header.is_control:
+            if record.key is not None and int.from_bytes(record.key[2:4], "big") == LEADER_CHANGE:
+                leader = int.from_bytes((record.value or b"")[2:6], "big", signed=True)
+                seen.read["LeaderChangeMessage"] += 1
+                yield Entry(record.offset, header.partition_leader_epoch, "LeaderChangeMessage", leader)
+            continue
+        try:
+            kind, decoded = decode_metadata(record.value or b"")
+        except DecodeError as error:
+            seen.skipped[f"metadata record: {error}"] += 1
+            continue
+        seen.read[kind] += 1
+        if decoded is not None:
+            yield Entry(record.offset, header.partition_leader_epoch, kind, decoded)
 
 
 class _Replay:
@@ -178,6 +200,7 @@ class _Replay:
             replicas=before.replicas if record.replicas is None else record.replicas,
             partition_epoch=before.partition_epoch + 1,
             last_eligible=before.eligible,
+            last_known=before.last_known if record.last_known_elr is None else record.last_known_elr,
         )
         self.states[record.topic_id, record.partition_id] = state
         change = Change(entry.offset, "state", NO_LEADER, state=state, leads=leads)
@@ -206,7 +229,7 @@ class _Replay:
 
 HANDLERS: Final[dict[str, Callable[[_Replay, Entry, Any], None]]] = {
     "LeaderChangeMessage": _Replay.claim,
-    "RegisterBrokerRecord": _Replay.register,
+    REGISTER: _Replay.register,
     "BrokerRegistrationChangeRecord": _Replay.change_registration,
     "TopicRecord": _Replay.create_topic,
     "ConfigRecord": _Replay.configure,

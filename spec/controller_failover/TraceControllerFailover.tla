@@ -53,18 +53,31 @@ Read ==
     /\ controller' = [controller EXCEPT ![c].partition = partition]
     /\ UNCHANGED <<store, sent, role, replica, claims, elected, line, written>>
 
-IsWrite(c, leader, epoch, isr, version) ==
+\* A member that restarted uncleanly, and has not led since.
+RestartedUncleanly(b) ==
+    \E n \in Lines("Restart") :
+        /\ n < line /\ Logged(n)[2] = b /\ ~Logged(n)[4]
+        /\ \A m \in n + 1 .. line - 1 : Logged(m)[1] \in Writes \union {"LeaderChangeIsr"} => Logged(m)[4] # b
+
+\* If all members restarted uncleanly, the broker that led last is elected (KIP-966).  The module has no such election,
+\* because disks survive there.  The metadata log has named it as the last known leader.
+Led == {i \in 1 .. Len(written) : written[i].state.leader # None}
+LastKnown(leader) ==
+    /\ partition.leader = None /\ \A b \in partition.isr : RestartedUncleanly(b)
+    /\ \E i \in Led : written[i].state.leader = leader /\ \A later \in Led : later <= i
+
+IsWrite(c, leader, epoch, isr, version, lastKnown) ==
     /\ Works(c) /\ IsCurrent(c) /\ IsFresh(c)
     /\ leader \in isr \union {None}
-    /\ isr \subseteq partition.isr
+    /\ isr \subseteq partition.isr \/ (lastKnown /\ LastKnown(leader) /\ isr = {leader})
     /\ Write(c, leader, isr, controller[c].step)
     /\ partition' = [leader |-> leader, leaderEpoch |-> epoch, isr |-> isr, version |-> version]
     /\ written' = Append(written, Written(partition'))
     /\ UNCHANGED <<election, assignment, live, brokerEpoch, role, replica, claims>>
 
-IsElectLeader(c, leader, epoch, isr, version) ==
+IsElectLeader(c, leader, epoch, isr, version, lastKnown) ==
     IF line = Creation THEN controller[c].active /\ epoch = 0 /\ version = 0 /\ UNCHANGED <<vars, written>>
-    ELSE IsWrite(c, leader, epoch, isr, version)
+    ELSE IsWrite(c, leader, epoch, isr, version, lastKnown)
 
 \* KRaft since 3.6: without a leader, a broker that restarted uncleanly leaves the ISR in the same leader epoch.
 ShrinkInEpoch(isr, version) ==
@@ -76,7 +89,7 @@ ShrinkInEpoch(isr, version) ==
 IsControllerShrinkIsr(c, leader, epoch, isr, version) ==
     /\ leader = partition.leader /\ isr # partition.isr
     /\ IF leader = None /\ epoch = partition.leaderEpoch THEN ShrinkInEpoch(isr, version)
-       ELSE IsWrite(c, leader, epoch, isr, version)
+       ELSE IsWrite(c, leader, epoch, isr, version, FALSE)
 
 \* The leader's own write: only the ISR changes, and it contains the leader.
 IsLeaderChangeIsr(leader, epoch, isr, version) ==
@@ -149,7 +162,7 @@ IsRestart(b) ==
 -----------------------------------------------------------------------------
 Explained(s) ==
     CASE s[1] = "Claim"               -> IsClaim(s[2], s[4])
-      [] s[1] = "ElectLeader"         -> IsElectLeader(s[2], s[4], s[5], s[6], s[7])
+      [] s[1] = "ElectLeader"         -> IsElectLeader(s[2], s[4], s[5], s[6], s[7], s[8])
       [] s[1] = "ControllerShrinkIsr" -> IsControllerShrinkIsr(s[2], s[4], s[5], s[6], s[7])
       [] s[1] = "LeaderChangeIsr"     -> IsLeaderChangeIsr(s[4], s[5], s[6], s[7])
       [] s[1] = "ReassignmentStep"    -> IsReassignmentStep(s[2], s[4], s[5]) \/ IsLateLastStep(s[2], s[4], s[5])

@@ -125,11 +125,21 @@ Truncate(b, end) ==
 Stays ==
     IF UncleanRestartLeavesIsr /\ ~(Store.isr \subseteq unclean) THEN Store.isr \ unclean ELSE Store.isr
 
+\* With KIP-966, if all members restarted uncleanly while no broker led, the broker that led last is elected, although it
+\* left the ISR after an unclean restart of its own (PartitionChangeBuilder.canElectLastKnownLeader).  An assumption: off
+\* in the models, and on in a trace whose metadata log names such a leader (README.md, "Budget").
+LastKnownLeads == FALSE
+Led == {e \in 0 .. Epoch : InEpoch(e).leader # None}
+LastKnown(leader) ==
+    /\ LastKnownLeads /\ Store.leader = None /\ Store.isr \subseteq unclean
+    /\ \E e \in Led : InEpoch(e).leader = leader /\ \A later \in Led : later <= e
+
 \* The store accepts the controller's choice, under a new leader epoch.
 ElectLeader(leader, isr) ==
     /\ isr # {}
     /\ leader \in isr \union {None}
-    /\ metadata # <<>> => isr \subseteq Stays \/ (~ElectFromIsr /\ isr = {leader})     \* guard off: an unclean election
+    /\ metadata # <<>> => \/ isr \subseteq Stays
+                          \/ (~ElectFromIsr \/ LastKnown(leader)) /\ isr = {leader}    \* guard off: an unclean election
     /\ metadata' = Append(metadata, [leader         |-> leader,
                                      isr            |-> isr,
                                      partitionEpoch |-> IF metadata = <<>> THEN 0 ELSE Store.partitionEpoch + 1])

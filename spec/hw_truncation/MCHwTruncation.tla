@@ -13,16 +13,17 @@ Crashes == Cardinality({<<b, n>> \in Brokers \X (1 .. MaxCrashes) : n <= brokerE
 \* that are down, even as leader, and removes others that are up; to the fault budget that is like a crash.
 MCElectLeader(l) ==
     /\ Epoch < MaxLeaderEpoch
-    /\ IF metadata = <<>>
-       THEN \E isr \in SUBSET Brokers : l \in isr /\ ElectLeader(l, isr)
-       ELSE IF "WrongDetection" \in Rare
-       THEN \E isr \in SUBSET Stays :
-               /\ (\E b \in Store.isr : Clean(b)) => \E b \in isr : Clean(b)
-               /\ ElectLeader(l, isr)
-       ELSE LET live == {b \in Stays : Up(b)} IN
-            \/ l \in live /\ ElectLeader(l, live)
-            \/ l = None /\ live = {} /\ ElectLeader(None, Stays)
-            \/ ~ElectFromIsr /\ l \in Brokers \ Stays /\ Up(l) /\ ElectLeader(l, {l})
+    /\ \/ metadata # <<>> /\ LastKnown(l) /\ ElectLeader(l, {l})
+       \/ IF metadata = <<>>
+          THEN \E isr \in SUBSET Brokers : l \in isr /\ ElectLeader(l, isr)
+          ELSE IF "WrongDetection" \in Rare
+          THEN \E isr \in SUBSET Stays :
+                  /\ (\E b \in Store.isr : Clean(b)) => \E b \in isr : Clean(b)
+                  /\ ElectLeader(l, isr)
+          ELSE LET live == {b \in Stays : Up(b)} IN
+               \/ l \in live /\ ElectLeader(l, live)
+               \/ l = None /\ live = {} /\ ElectLeader(None, Stays)
+               \/ ~ElectFromIsr /\ l \in Brokers \ Stays /\ Up(l) /\ ElectLeader(l, {l})
 
 MCBecomeLeader(b) == \E e \in 0 .. Epoch : BecomeLeader(b, e)
 MCBecomeFollower(b) == \E e \in 0 .. Epoch : BecomeFollower(b, e)
@@ -146,6 +147,7 @@ UncleanInIsr == metadata # <<>> /\ unclean # {}
 LastMemberReturns ==       \* the only member restarted uncleanly, registered, and was elected again
     /\ Epoch > 0 /\ Store.leader # None /\ InEpoch(Epoch - 1).isr = {Store.leader}
     /\ status[Store.leader] = "idle" /\ brokerEpoch[Store.leader] > 0 /\ leaderEpoch[Store.leader] < Epoch
+LastKnownReturns == Epoch > 0 /\ Store.leader # None /\ Store.leader \notin InEpoch(Epoch - 1).isr
 ElectedThoughDown == Epoch > 0 /\ Store.leader # None /\ ~Up(Store.leader) /\ leaderEpoch[Store.leader] < Epoch
 RemovedThoughUp == Epoch > 0 /\ \E b \in InEpoch(Epoch - 1).isr \ Store.isr : Clean(b) /\ brokerEpoch[b] = 0
 OldCheckpoint ==

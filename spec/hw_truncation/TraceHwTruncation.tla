@@ -25,6 +25,9 @@ TraceInFlight == 4
 TraceMayLose(b) == TRUE
 TraceMayCrash(b) == TRUE
 
+\* The metadata log has named the elected broker as the last known leader.
+TraceLastKnownLeads == line <= Length /\ Step(line)[1] = "ElectLeader" /\ Step(line)[8]
+
 \* The broker may hold back the high watermark, so the logged value decides.
 TraceHwChoices(l, lead) ==
     LET logged == Step(line)[3] IN
@@ -144,6 +147,7 @@ Affordable(s) ==
     LET b == s[2] IN
     CASE s[1] = "Crash"   -> InIsr(b) /\ (\E other \in Store.isr \ {b} : Up(other) /\ ~Clean(other)) => OtherIsClean(b)
       [] s[1] = "Restart" -> InIsr(b) /\ s[4] < LogEnd(b) => OtherIsClean(b)
+      [] s[1] = "ElectLeader" -> ~TraceLastKnownLeads
       [] OTHER            -> TRUE
 
 TraceStep ==

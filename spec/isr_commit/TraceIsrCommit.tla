@@ -45,20 +45,28 @@ Creation == MinOf(Lines("ElectLeader") \union {Length + 1})
 \* KRaft since 3.6: without a leader, a broker that restarted uncleanly leaves the ISR in the same leader epoch.
 KeepsEpoch(leader, epoch) == leader = None /\ Now.leader = None /\ epoch = Now.leaderEpoch
 
-IsControllerWrite(leader, epoch, isr, partitionEpoch) ==
+\* If all candidates restarted uncleanly, the broker that led last is elected (KIP-966); to the module and its budget, that
+\* is an unclean election.  The metadata log has named it as the last known leader.
+Led == {n \in 1 .. PartitionEpoch : metadata[n].leader # None}
+LastKnown(leader) ==
+    /\ Now.leader = None /\ Eligible \subseteq unclean
+    /\ \E n \in Led : metadata[n].leader = leader /\ \A later \in Led : later <= n
+
+IsControllerWrite(leader, epoch, isr, partitionEpoch, lastKnown) ==
     /\ epoch = Now.leaderEpoch + 1 \/ KeepsEpoch(leader, epoch)
     /\ partitionEpoch = PartitionEpoch
     /\ leader \in isr \union {None}
-    /\ isr \subseteq Now.isr \union (Now.elr \intersect {leader})
-    /\ Store(leader, epoch, isr, NewElr(isr, {}) \ {leader})
+    /\ \/ isr \subseteq Now.isr \union (Now.elr \intersect {leader})
+       \/ lastKnown /\ LastKnown(leader) /\ isr = {leader}
+    /\ Store(leader, epoch, isr, NewElr(isr, IF lastKnown THEN Eligible ELSE {}) \ {leader})
     /\ UNCHANGED <<fenced, brokerEpoch, brokers, requests, committed, acked>>
 
-IsElectLeader(leader, epoch, isr, partitionEpoch) ==
+IsElectLeader(leader, epoch, isr, partitionEpoch, lastKnown) ==
     IF line = Creation THEN partitionEpoch = 0 /\ UNCHANGED vars
-    ELSE IsControllerWrite(leader, epoch, isr, partitionEpoch)
+    ELSE IsControllerWrite(leader, epoch, isr, partitionEpoch, lastKnown)
 
 IsControllerShrinkIsr(leader, epoch, isr, partitionEpoch) ==
-    leader = Now.leader /\ isr # Now.isr /\ IsControllerWrite(leader, epoch, isr, partitionEpoch)
+    leader = Now.leader /\ isr # Now.isr /\ IsControllerWrite(leader, epoch, isr, partitionEpoch, FALSE)
 
 IsLeaderChangeIsr(l, leader, epoch, isr, partitionEpoch) ==
     /\ leader = Now.leader /\ epoch = Now.leaderEpoch /\ partitionEpoch = PartitionEpoch
@@ -200,7 +208,7 @@ IsStored(b, content, hw) ==
 -----------------------------------------------------------------------------
 InSpec(s) ==
     LET node == s[2] IN
-    CASE s[1] = "ElectLeader"         -> IsElectLeader(s[4], s[5], s[6], s[7])
+    CASE s[1] = "ElectLeader"         -> IsElectLeader(s[4], s[5], s[6], s[7], s[8])
       [] s[1] = "ControllerShrinkIsr" -> IsControllerShrinkIsr(s[4], s[5], s[6], s[7])
       [] s[1] = "LeaderProposeIsr"    -> IsLeaderProposeIsr(node, s[4])
       [] s[1] = "LeaderChangeIsr"     -> IsLeaderChangeIsr(node, s[4], s[5], s[6], s[7])

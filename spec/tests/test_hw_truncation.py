@@ -32,6 +32,35 @@ def test_the_rule_holds_at_a_small_bound_and_no_action_is_idle(tmp_path: Path) -
     assert len(found.coverage) >= 14
 
 
+LAST_KNOWN = r"""
+---- MODULE LastKnown ----
+EXTENDS MCHwTruncation
+On == TRUE
+OnceUntilRegistered(b) ==
+    Registered(b) /\ (InIsr(b) /\ (\E other \in Store.isr \ {b} : Up(other) /\ ~Clean(other)) => OtherIsClean(b))
+NeverElected == ~LastKnownReturns
+====
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("invariant", "broken"), [("AckedSurvives LeadersAgree", ""), ("NeverElected", "NeverElected")]
+)
+def test_the_last_known_leader_may_lead_within_the_fault_budget(tmp_path: Path, invariant: str, broken: str) -> None:
+    """KIP-966 elects it if all members restarted uncleanly, although it left the ISR: it has what they have."""
+    text = (HW / "MCHwTruncation.cfg").read_text()
+    for name, value in {**SMALL, "MaxIsrChanges": "0", "MaxLeaderEpoch": "2", "MaxCrashes": "2"}.items():
+        text = re.sub(rf"(?m)^(\s*{name}) = .*$", rf"\1 = {value}", text)
+    overridden = "CONSTANTS\n    LastKnownLeads <- On\n    MayCrash <- OnceUntilRegistered"
+    text = re.sub(r"(?ms)^INVARIANTS.*", f"INVARIANTS {invariant}\n", text).replace("CONSTANTS", overridden)
+    module, config = tmp_path / "LastKnown.tla", tmp_path / "LastKnown.cfg"
+    module.write_text(LAST_KNOWN.lstrip())
+    config.write_text(text)
+    found = run_tlc(module, config, Options(small=True, library=(HW, CONTRACTS)))
+    assert (found.verdict, found.broken) == (Verdict.INVALID if broken else Verdict.VALID, broken)
+
+
 def test_what_was_checked_before_is_not_checked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One guard; `highwater spec check` runs all of them, with their controls."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
