@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from highwater.conformance.targets.apache_kafka import ApacheKafka
 from highwater.errors import UsageError, Verdict
 from highwater.fuzz.kafka_logs.check import Extraction, Judgement, PartitionTrace, check, extract, write_traces
-from highwater.fuzz.kafka_logs.folders import METADATA_LOG, Seen, open_folder
+from highwater.fuzz.kafka_logs.folders import METADATA_LOG, BrokerFolder, Seen, open_folder
 from highwater.fuzz.kafka_logs.metadata_log import read_metadata
 from highwater.fuzz.kafka_logs.metadata_records import decode_metadata
 from highwater.reference.wire.errors import DecodeError
@@ -83,6 +84,19 @@ def test_a_mutated_life_is_refused_at_a_line(tmp_path: Path, life: Life, how: st
 # A real case, and Apache Kafka's own tool as the oracle of the reader.
 
 
+def await_true(condition: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.1)
+
+
+def has_election(copies: Sequence[BrokerFolder], node: int) -> bool:
+    """Return whether all copies of the metadata log have an election of the broker, alone in the ISR."""
+    changes = [entry.record for entry in read_metadata(copies, Seen()) if entry.kind == "PartitionChangeRecord"]
+    return any((change.leader, change.isr) == (node, (node,)) for change in changes)
+
+
 @pytest.fixture(scope="module")
 def unclean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of a cluster in which broker 2 was elected with a log that lacks records of broker 1."""
@@ -110,12 +124,10 @@ def unclean(tmp_path_factory: pytest.TempPathFactory) -> Path:
         send(5)
         cluster.kill_node(1)
         cluster.start_node(2)
-        deadline = time.monotonic() + 60
-        while not leads(2):
-            assert time.monotonic() < deadline, "broker 2 was not elected"
-            time.sleep(0.5)
+        await_true(lambda: leads(2), "broker 2 was not elected")
         send(5)
-        time.sleep(1)  # the metadata log is flushed with the next fetch of the followers
+        copies = [open_folder(cluster.folder / f"{node}-data") for node in (2, 3)]
+        await_true(lambda: has_election(copies, 2), "the election is not in both metadata logs")
         for node in cluster.addresses:
             cluster.kill_node(node)
             (cluster.folder / f"{node}-data").rename(kept / str(node))

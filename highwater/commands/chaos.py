@@ -148,7 +148,7 @@ def _one(
         verdict = Verdict.UNKNOWN
         typer.echo("Undecided: no message of a client met the faults of messages.", err=True)
     judgement = _check_logs(folder, quiet=quiet) if keep else None
-    verdict = worst([verdict, judgement]) if judgement is Verdict.INVALID else verdict
+    verdict = worst([verdict, judgement]) if judgement is not None else verdict
     page = report(folder)
     again += f" --clients {shlex.quote(clients)}" if clients else ""
     again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")

@@ -10,7 +10,7 @@ from highwater.errors import EXIT_OF_VERDICT, UsageError
 from highwater.spec.command_line import JsonOption, print_json, spec_app
 
 if TYPE_CHECKING:
-    from highwater.fuzz.kafka_logs.check import Checked, ForeignVerdict, PartitionTrace
+    from highwater.fuzz.kafka_logs.check import Checked, ForeignVerdict, GroupTrace, PartitionTrace
     from highwater.spec.trace import EntityVerdict, TraceVerdict
 
 __all__ = ["spec_app"]
@@ -34,10 +34,10 @@ def trace_command(
     """Validate traces: check that what brokers did is a behaviour of the spec, and print the first line that is not.
 
     With --from-kafka the trace is built from what a KRaft cluster of Apache Kafka wrote: its metadata log, the
-    segments, leader epochs and high watermarks of all brokers. Stop the brokers, or copy their folders. Steps that
-    no log has are hidden: they are added where the logs need one, checked like the others, and counted. Give the
-    folders of all brokers; without one, or with anything skipped, logs are accepted at most as far as seen, and the
-    exit code is 3.
+    segments, leader epochs and high watermarks of all brokers, and the groups in __consumer_offsets. Stop the
+    brokers, or copy their folders. Steps that no log has are hidden: they are added where the logs need one, checked
+    like the others, and counted. Give the folders of all brokers; without one, or with anything skipped, logs are
+    accepted at most as far as seen, and the exit code is 3.
 
     Examples: highwater simulate --seeds 3:4 --trace run.ndjson; highwater spec trace run.ndjson
     · highwater broker --cluster 3 --trace traces; highwater spec trace traces
@@ -114,6 +114,7 @@ def foreign_summary(found: "ForeignVerdict", traces: Path) -> dict[str, Any]:
         "steps": sum(each.found.steps for each in found.checked),
         "hidden_steps": sum(each.hidden.total() for each in found.checked),
         "lives": [_life(trace) for trace in found.extraction.traces],
+        "groups": [_group_life(trace) for trace in found.extraction.groups],
         "entities": [
             {
                 **_entity_summary(each.found),
@@ -152,6 +153,17 @@ def _life(trace: "PartitionTrace") -> dict[str, Any]:
             }
             for node, replica in sorted(trace.replicas.items())
         ],
+    }
+
+
+def _group_life(trace: "GroupTrace") -> dict[str, Any]:
+    """Return the group records by offset; `stored` is None for a tombstone."""
+    records = [entry for entry in trace.life.entries if not entry.committed]
+    fields = ("offset", "epoch", "coordinator", "stored")
+    return {
+        "group": trace.entity,
+        "log": trace.log,
+        "records": [{name: getattr(entry, name) for name in fields} for entry in records],
     }
 
 
