@@ -81,8 +81,8 @@ def judge(claim: Claim, table: Table, target: str, measurements: Iterable[Measur
     chosen = _chosen(claim, mine)
     published = _chosen(claim, document_measurements(table))
     verdict, words = _decide(claim, table, chosen, LEAST_VALUES)
-    _, of_document = _decide(claim, table, published, 1)
-    return Judgement(claim, target, verdict, words, of_document if published else "")
+    of_document, its_words = _decide(claim, table, published, 1)
+    return Judgement(claim, target, verdict, words, "" if of_document is ClaimVerdict.UNDECIDED else its_words)
 
 
 def _chosen(claim: Claim, measurements: Iterable[Measurement]) -> list[Measurement]:
