@@ -119,7 +119,7 @@ class Behaviour:
         choices = {"clean": not self._left(node) and (node in self.state.elr or node in self.stopped)}
         end, mark = len(self.logs[node]), self.high_watermark[node]
         self._line("Restart", node, choices, hidden=False, log_end_offset=end, high_watermark=mark)
-        self._line("Register", node, {}, hidden=False)
+        self._line("RegisterBroker", node, {}, hidden=False)
         self.stopped.discard(node)
         self.role[node] = UNKNOWN
         self.latest[node] = self.logs[node][-1] if self.logs[node] else UNKNOWN

@@ -125,11 +125,11 @@ Explained(s) ==
       [] s[1] = "TruncateToEpochEnd"  -> IsTruncateToEpochEnd(node, s[4], s[5])
       [] s[1] = "Crash"               -> IF Up(node) THEN Crash(node) ELSE UNCHANGED vars
       [] s[1] = "Restart"             -> IsRestart(node, s[4], s[3], s[5])
-      [] s[1] = "Register"            -> Register(node)
+      [] s[1] = "RegisterBroker"      -> Register(node)
       [] s[1] = "Stored"              -> IsStored(node, s[4], s[3])
 
 \* The only step without a line, unless the trace has such lines: the registration of a broker that restarted.
-RegistersInLines == \E n \in 1 .. Length : Step(n)[1] = "Register"
+RegistersInLines == \E n \in 1 .. Length : Step(n)[1] = "RegisterBroker"
 Unseen == ~RegistersInLines /\ \E b \in Brokers : Register(b) /\ UNCHANGED <<line, withinBudget>>
 
 \* A killed process may have stored records without writing a trace line; the log end after its restart shows how many.

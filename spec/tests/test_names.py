@@ -25,7 +25,7 @@ VOCABULARY = {
     *("SendFetch", "LeaderServeFetch", "FollowerAppend", "Crash", "Restart"),
 }
 # In traces of Apache Kafka's logs only: a registration, and a line that compares a log with a folder.
-FOREIGN = {"Register", "Stored"}
+FOREIGN = {"RegisterBroker", "Stored"}
 MODELS = list(load_models().values())
 PROTOCOLS = {
     model.folder: model.path.with_name(f"{model.path.stem.removeprefix('MC')}.tla")
