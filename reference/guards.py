@@ -86,6 +86,12 @@ class Guards:
     answer_repeated_marker: bool = True
     stable_before_open: bool = True
     hide_aborted: bool = True
+    new_id_when_exhausted: bool = True
+    new_id_after_fence: bool = True
+    fence_old_producer_id: bool = True
+    markers_keep_old_id: bool = True
+    persist_next_id: bool = True
+    answer_previous_id: bool = True
 
     # idempotent producers: the leader of a partition
     refuse_sequence_gap: bool = True

@@ -58,6 +58,8 @@ READERS_OF_TRANSACTIONS: Final = Load(producers=0, transactional=2, readers=2)
 VERSION_1: Final = ("EndTxnBumpsEpoch",)
 PATIENT: Final = {"request_timeout_ms": 3_000}
 """Brokers wait for each other as long as a message is late."""
+FEW_EPOCHS: Final = {"producer_epoch_max": 2}
+"""A producer id has epochs 0 and 1."""
 TRANSACTION_COORDINATOR: Final = "leader(__transaction_state,0)"
 MEMBERS_RESTART: Final = Focus(faults=(fault(600, 2_000, "kill", "member:1"), fault(4_000, 700, "kill", "member:0")))
 CONTROLLERS_CHANGE: Final = Focus(faults=tuple(fault(700 + 900 * n, 0, "expire", "controller") for n in range(6)))
@@ -402,6 +404,22 @@ NEEDS: Final[dict[str, Needs]] = {
         TRANSACTIONAL, Focus(faults=(messages(0, 6_000, "WriteTxnMarkers response: close every 7"),))
     ),
     **dict.fromkeys(("StableBeforeOpen", "HideAborted"), Needs(READERS_OF_TRANSACTIONS)),
+    **dict.fromkeys(
+        ("NewIdWhenExhausted", "MarkersKeepOldId"),
+        Needs(
+            ENDLESS_TRANSACTIONS,
+            Focus(faults=(messages(0, 6_000, "EndTxn response: close every 7"),)),
+            broker_settings=FEW_EPOCHS,
+        ),
+    ),
+    "NewIdAfterFence": Needs(
+        QUICK_TRANSACTIONS,
+        Focus(faults=tuple(fault(600 + 1_200 * n, 900, "pause", "transactional:0") for n in range(4))),
+        broker_settings=FEW_EPOCHS | {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 100},
+    ),
+    "FenceOldProducerId": Needs(
+        TRANSACTIONAL, Focus(faults=(messages(0, 6_000, "EndTxn: repeat 150 ms every 2"),)), broker_settings=FEW_EPOCHS
+    ),
     # idempotent producers
     "RefuseSequenceGap": Needs(
         IDEMPOTENT, Focus(faults=(messages(0, 6_000, "Produce: late 200 ms every 7"),))

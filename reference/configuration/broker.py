@@ -115,6 +115,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transaction_max_timeout_ms: int = 900_000
+    producer_epoch_max: int = 32_767
     transaction_state_log_num_partitions: int = 4
     transaction_state_log_replication_factor: int = 3
 

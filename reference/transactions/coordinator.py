@@ -133,7 +133,8 @@ class TransactionCoordinator:
         if not 0 < body.transaction_timeout_ms <= self._context.config.transaction_max_timeout_ms:
             raise RefusedTransactionError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         if transactional_id not in self._store.entries:
-            first = Transaction(transactional_id, await self._new_producer_id())
+            max_epoch = self._context.config.producer_epoch_max
+            first = Transaction(transactional_id, await self._new_producer_id(), max_epoch=max_epoch)
             _raise_on_error(self._store.check(transactional_id))  # the partition may have a new leader by now
             self._store.entries.setdefault(transactional_id, Entry(first))
         entry = self._store.entries[transactional_id]
@@ -151,18 +152,26 @@ class TransactionCoordinator:
         current, now_ms, timeout_ms = entry.current, self._context.now.wall_ms, body.transaction_timeout_ms
         if current.state is TransactionState.ONGOING:  # InitAbortsOpen is off: the next instance continues it
             next_state = replace(current, producer_epoch=current.producer_epoch + 1)
-        elif current.epoch_exhausted:
-            entry.pending = TransactionState.EMPTY
-            producer_id = await self._producer_ids.take()
-            entry.pending = None
-            if producer_id is None or not self._store.owns(entry):
-                raise RefusedTransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif self._is_exhausted(current) and not current.repeats_init(body.producer_epoch):
+            producer_id = await self._next_producer_id(entry, TransactionState.EMPTY)
             next_state = current.rotated(producer_id, timeout_ms, body.producer_epoch, now_ms)
         else:
             bumps = self._guards.init_bumps_epoch
             next_state = current.initialised(timeout_ms, body.producer_epoch, now_ms, bumps=bumps)
         _raise_on_error(await self._store.write_transition(entry, next_state))
         return next_state
+
+    def _is_exhausted(self, current: Transaction) -> bool:
+        return self._guards.new_id_when_exhausted and current.epoch_exhausted
+
+    async def _next_producer_id(self, entry: Entry, target: TransactionState) -> int:
+        """Return the id that replaces an exhausted one; no other transition begins meanwhile."""
+        entry.pending = target
+        producer_id = await self._producer_ids.take()
+        entry.pending = None
+        if producer_id is None or not self._store.owns(entry):
+            raise RefusedTransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return producer_id
 
     # -- AddPartitionsToTxn and AddOffsetsToTxn ----------------------------------------------------
 
@@ -207,7 +216,11 @@ class TransactionCoordinator:
         entry = self._store.entries.get(transactional_id)
         if error is not ErrorCode.NONE:
             return error
-        if entry is None or entry.current.producer_id != producer_id:
+        if entry is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if entry.current.next_producer_id == producer_id:
+            return ErrorCode.CONCURRENT_TRANSACTIONS  # EndTxn has returned this id, and markers are missing
+        if entry.current.producer_id != producer_id and self._guards.fence_old_producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         is_current = entry.current.producer_epoch == epoch or not self._guards.fence_stale_add
         return ErrorCode.NONE if is_current else ErrorCode.PRODUCER_FENCED
@@ -245,7 +258,7 @@ class TransactionCoordinator:
     async def _end_classic(self, entry: Entry, body: EndTxnRequest) -> None:
         """End an ongoing transaction; a repeated request gets the same response as the first one."""
         current = entry.current
-        if current.producer_id != body.producer_id:
+        if current.producer_id != body.producer_id and self._guards.fence_old_producer_id:
             raise RefusedTransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if current.producer_epoch != body.producer_epoch and self._guards.fence_stale_end_txn:
             raise RefusedTransactionError(ErrorCode.PRODUCER_FENCED)
@@ -262,10 +275,14 @@ class TransactionCoordinator:
         The current epoch ends the open transaction; the epoch before it marks a repeated request (KIP-890).
         """
         current = entry.current
-        repeated = current.is_repeated_end(body.producer_id, body.producer_epoch)
+        repeated = current.is_repeated_end(
+            body.producer_id, body.producer_epoch, knows_previous_id=self._guards.answer_previous_id
+        )
         if current.state is TransactionState.ONGOING and not self._guards.fence_stale_end_txn:
             repeated = False  # it ends the open transaction
-        if current.producer_id != body.producer_id and not repeated:
+        if current.next_producer_id == body.producer_id:
+            raise RefusedTransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)  # as in `_check_producer`
+        if current.producer_id != body.producer_id and not repeated and self._guards.fence_old_producer_id:
             raise RefusedTransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         is_stale = current.producer_epoch != body.producer_epoch
         if is_stale and not repeated and self._guards.fence_stale_end_txn:
@@ -286,15 +303,11 @@ class TransactionCoordinator:
 
     async def _prepare(self, entry: Entry, *, commit: bool, client_version: int) -> Transaction:
         """Write the outcome to the log; once it is committed, it is also final for the next coordinator."""
-        current, next_producer_id = entry.current, NO_PRODUCER_ID
-        if client_version >= EPOCH_BUMP_VERSION and current.epoch_exhausted:
-            entry.pending = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-            new_producer_id = await self._producer_ids.take()
-            entry.pending = None
-            if new_producer_id is None or not self._store.owns(entry):
-                raise RefusedTransactionError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            next_producer_id = new_producer_id
-        prepared = current.prepared(
+        next_producer_id = NO_PRODUCER_ID
+        if client_version >= EPOCH_BUMP_VERSION and self._is_exhausted(entry.current):
+            target = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+            next_producer_id = await self._next_producer_id(entry, target)
+        prepared = entry.current.prepared(
             commit=commit,
             client_version=client_version,
             next_producer_id=next_producer_id,
@@ -306,24 +319,39 @@ class TransactionCoordinator:
 
     async def _decide(self, entry: Entry, prepared: Transaction) -> ErrorCode:
         """Write the outcome to the log, before any marker is sent; return NONE once it is final."""
+        if prepared.next_producer_id != NO_PRODUCER_ID and not self._guards.markers_keep_old_id:
+            prepared = replace(
+                prepared, producer_id=prepared.next_producer_id, producer_epoch=0, next_producer_id=NO_PRODUCER_ID
+            )
+        error = ErrorCode.NONE
         if self._guards.persist_decision:
-            return await self._store.write_transition(entry, prepared)
-        entry.current = prepared
-        return ErrorCode.NONE
+            kept = prepared if self._guards.persist_next_id else replace(prepared, next_producer_id=NO_PRODUCER_ID)
+            error = await self._store.write_transition(entry, kept)
+        if error is ErrorCode.NONE:
+            entry.current = prepared
+        return error
 
     async def abort_timed_out(self, entry: Entry) -> None:
         """Abort the open transaction, which exceeds its timeout, and fence its producer (KIP-98)."""
         await self.abort_fenced(entry, fences=self._guards.timeout_fences)
 
     async def abort_fenced(self, entry: Entry, *, fences: bool = True) -> None:
-        """Bump the epoch and abort the open transaction, so that the old producer is fenced (KIP-98)."""
+        """Bump the epoch and abort the open transaction, so that the old producer is fenced (KIP-98).
+
+        At the last epoch the next transaction gets a new producer id, as after EndTxn: the largest epoch is not enough
+        to tell the fenced producer, whose EndTxn is answered as a repeated one, from the next transaction.
+        """
+        next_producer_id, client_version = NO_PRODUCER_ID, entry.current.client_version
+        replaces_id = client_version >= EPOCH_BUMP_VERSION and self._guards.new_id_after_fence
+        if replaces_id and self._is_exhausted(entry.current):
+            try:
+                next_producer_id = await self._next_producer_id(entry, TransactionState.PREPARE_ABORT)
+            except RefusedTransactionError:
+                return  # the next check of timeouts, or InitProducerId, tries again
         now_ms = self._context.now.wall_ms
         current = entry.current.fenced(now_ms) if fences else entry.current
         prepared = current.prepared(
-            commit=False,
-            client_version=entry.current.client_version,
-            next_producer_id=NO_PRODUCER_ID,
-            now_ms=now_ms,
+            commit=False, client_version=client_version, next_producer_id=next_producer_id, now_ms=now_ms
         )
         if await self._decide(entry, prepared) is ErrorCode.NONE:
             await self._complete(entry)

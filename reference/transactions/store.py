@@ -1,7 +1,7 @@
 """Load and write the transactions in the partitions of `__transaction_state` that this broker leads."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from highwater.reference.context import Context
 from highwater.reference.groups.store import READ_BYTES, WRITE_ERROR_MAPPING, WRITE_TIMEOUT_MS, java_hash
@@ -82,6 +82,7 @@ class TransactionStore:
         self._owned[partition.partition] = partition
         self.entries.update(loaded)
         for entry in loaded.values():
+            entry.current = replace(entry.current, max_epoch=self._context.config.producer_epoch_max)
             trace_transition(self._context, entry.current, LOADED)
         self.on_loaded(list(loaded.values()))
 

@@ -34,6 +34,8 @@ class Transaction:
     started_ms: int = -1
     updated_ms: int = -1
     client_version: int = 0
+    max_epoch: int = MAX_EPOCH
+    """Not stored: a smaller one lets tests and the simulator exhaust the epochs of a producer id."""
 
     def with_state(self, state: TransactionState, now_ms: int) -> "Transaction":
         """Return a copy in this state; raise InvalidTransitionError if the table has no such transition."""
@@ -51,7 +53,7 @@ class Transaction:
     @property
     def epoch_exhausted(self) -> bool:
         """Return whether a producer may not use the next epoch: the largest one is reserved for fencing."""
-        return self.producer_epoch >= MAX_EPOCH - 1
+        return self.producer_epoch >= self.max_epoch - 1
 
     @property
     def bumps_epoch(self) -> bool:
@@ -65,7 +67,12 @@ class Transaction:
             return True
         if producer_id == self.producer_id:
             return epoch in {self.producer_epoch, self.last_producer_epoch}
-        return producer_id == self.previous_producer_id and epoch >= MAX_EPOCH - 1
+        is_previous = producer_id == self.previous_producer_id and epoch >= self.max_epoch - 1
+        return is_previous and epoch == self.last_producer_epoch  # later instances have set another one
+
+    def repeats_init(self, epoch: int) -> bool:
+        """Return whether an InitProducerId with this epoch repeats the one that was answered last."""
+        return epoch not in {NO_EPOCH, self.producer_epoch} and self.producer_epoch != NO_EPOCH
 
     def initialised(self, timeout_ms: int, expected_epoch: int, now_ms: int, *, bumps: bool) -> "Transaction":
         """Return a copy with the next epoch; a repeated request, recognised by the previous epoch, keeps the epoch.
@@ -73,10 +80,10 @@ class Transaction:
         With `bumps` False only the first request gets another epoch.
         """
         is_first = self.producer_epoch == NO_EPOCH
-        repeated = expected_epoch not in {NO_EPOCH, self.producer_epoch} and not is_first
+        repeated = self.repeats_init(expected_epoch)
         return replace(
             self.with_state(TransactionState.EMPTY, now_ms),
-            producer_epoch=self.producer_epoch + (is_first or (bumps and not repeated)),
+            producer_epoch=min(self.producer_epoch + (is_first or (bumps and not repeated)), self.max_epoch),
             last_producer_epoch=self.last_producer_epoch if repeated else expected_epoch,
             timeout_ms=timeout_ms,
             partitions=frozenset(),
@@ -111,7 +118,7 @@ class Transaction:
         """Return a copy with the next epoch: the coordinator fences the producer before it aborts."""
         return replace(
             self.with_state(TransactionState.PREPARE_EPOCH_FENCE, now_ms),
-            producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
+            producer_epoch=min(self.producer_epoch + 1, self.max_epoch),
             last_producer_epoch=NO_EPOCH,
         )
 
@@ -125,7 +132,7 @@ class Transaction:
             prepared = replace(prepared, started_ms=now_ms)
         if client_version < EPOCH_BUMP_VERSION:
             return prepared
-        bumped = min(self.producer_epoch + 1, MAX_EPOCH)  # `fenced` may already have used the largest epoch
+        bumped = min(self.producer_epoch + 1, self.max_epoch)  # `fenced` may already have used the largest epoch
         return replace(prepared, producer_epoch=bumped, last_producer_epoch=self.producer_epoch)
 
     def completed(self, now_ms: int) -> "Transaction":
@@ -144,9 +151,13 @@ class Transaction:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
 
-    def is_repeated_end(self, producer_id: int, epoch: int) -> bool:
-        """Return whether an EndTxn 5 with this id and epoch repeats the one that ended the last transaction."""
+    def is_repeated_end(self, producer_id: int, epoch: int, *, knows_previous_id: bool) -> bool:
+        """Return whether an EndTxn 5 with this id and epoch repeats the one that ended the last transaction.
+
+        Without `knows_previous_id` one that exhausted the epochs of its producer id is not recognised.
+        """
         if not self.bumps_epoch or self.state is TransactionState.EMPTY:
             return False
-        overflowed = (self.previous_producer_id, self.producer_epoch, epoch) == (producer_id, 0, MAX_EPOCH - 1)
-        return overflowed or (self.producer_id, self.producer_epoch) == (producer_id, epoch + 1)
+        last = self.max_epoch - 1
+        overflowed = (self.previous_producer_id, self.producer_epoch, epoch) == (producer_id, 0, last)
+        return (knows_previous_id and overflowed) or (self.producer_id, self.producer_epoch) == (producer_id, epoch + 1)

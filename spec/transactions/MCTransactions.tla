@@ -43,11 +43,24 @@ EndedInPart ==
     /\ \E p, q \in Partitions : Open(p) /\ log[q] # <<>> /\ Last(log[q]).kind = cached.state /\ Last(log[q]).ends = members
 LateEnd == \E request \in requests : request.kind = "end" /\ request.txn < Len(transactions) /\ cached.state = "ongoing"
 LateMarker ==
-    \E request \in requests : request.kind = "marker" /\ Open(request.partition) /\ request.epoch = KnownEpoch(request.partition)
+    \E request \in requests : request.kind = "marker" /\ OpenIn(request.partition, request.epoch)
 EndedWhileVerified == \E batch \in verified : batch.markers < Markers(batch.request.partition)
 CommittedTwice == \E t, u \in DOMAIN transactions : t # u /\ Outcome(t) = "commit" /\ Outcome(u) = "commit"
 ConsumedTwo == Offsets \in Partitions /\ Len(Visible(Offsets)) = 2
 FailedOverPrepared == cached.state \in Prepared /\ cached.partitions # {} /\ coordinatorEpoch > 0
 TimedOutWhileCommitting == \E c \in Clients : client[c].phase = "commit" /\ Outcome(client[c].txn) = "abort"
 Resumed == \E c \in Clients : client[c].phase = "open" /\ client[c].txn > 1 /\ transactions[1].outcome = "abort"
+NewIdPrepared == cached.state \in Prepared /\ cached.next # None /\ \E p \in Partitions : Open(p)
+OldIdIsLate == \E request \in requests : request.kind \in {"end", "produce"} /\ Id(request.epoch) < Id(cached.epoch) /\ cached.state = "ongoing"
+RepeatedAcrossIds == cached.state = "done" /\ \E c \in Clients : client[c].phase = cached.ended /\ Id(client[c].epoch) < Id(cached.epoch)
+
+-----------------------------------------------------------------------------
+(* One instance, without timeouts: nothing fences it, so it may always go on.  What it knows of its producer id and epoch is
+   what the coordinator knows, or it can ask again. *)
+
+InstanceGoesOn ==
+    \A c \in Clients :
+        LET end == [epoch |-> client[c].epoch, outcome |-> client[c].phase] IN
+        /\ client[c].phase = "ready" => client[c].epoch = NextEpoch(cached)
+        /\ client[c].phase \in Prepared /\ Outcome(client[c].txn) # "open" /\ cached.state = "done" => Repeats(end)
 =============================================================================

@@ -39,7 +39,7 @@ Core == INSTANCE TransactionsCore WITH
     holder <- memory.holder,
     sent <- [e \in Epochs |-> To("produce", e)],
     asked <- [e \in Epochs |-> OutcomeOf("end", e)],
-    known <- [p \in Partitions |-> KnownEpoch(p)],
+    known <- [p \in Partitions |-> KnownEpoch(p, 0)],
     open <- {p \in Partitions : Open(p)},
     record <- [e \in Epochs |-> {p \in Partitions : \E n \in DOMAIN log[p] : ~IsMarker(log[p][n]) /\ log[p][n].epoch = e}],
     verified <- [e \in Epochs |-> {batch.request.partition : batch \in {each \in verified : each.request.epoch = e}}]

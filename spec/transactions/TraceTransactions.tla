@@ -115,14 +115,14 @@ EndedHere(p) == log[p] # <<>> /\ IsMarker(Last(log[p])) /\ Last(log[p]).ends = m
 IsAppend(p, epoch) ==
     /\ cached.state # "done" /\ p \in stored.partitions
     /\ epoch = epochOf
-    /\ epoch >= KnownEpoch(p)
+    /\ epoch >= KnownEpoch(p, 0)
     /\ ~EndedHere(p)
     /\ log' = [log EXCEPT ![p] = Append(@, [kind |-> "record", epoch |-> epoch, txn |-> Current])]
     /\ UNCHANGED <<coordinator, members, transactions, traceVars>>
 
 IsWriteMarker(p, outcome, epoch, sender) ==
-    /\ epoch >= KnownEpoch(p)
-    /\ sender >= KnownCoordinator(p)
+    /\ epoch >= KnownEpoch(p, 0)
+    /\ sender >= KnownCoordinator(p, 0)
     /\ LET sent == {each \in decisions : each.epoch = epoch /\ each.outcome = outcome /\ p \in each.partitions}
            current == {each \in sent : each.ends = members} IN
        /\ sent # {}
@@ -192,5 +192,5 @@ Show ==
     line = ShownLine =>
         /\ PrintT(<<"SHOWN", "coordinator", [epoch |-> cached.epoch, state |-> cached.state, waiting |-> cached.partitions,
                                              stored |-> stored.partitions, begun |-> epochOf]>>)
-        /\ \A p \in Partitions : PrintT(<<"SHOWN", p, [epoch |-> KnownEpoch(p), open |-> Open(p), entries |-> Len(log[p])]>>)
+        /\ \A p \in Partitions : PrintT(<<"SHOWN", p, [epoch |-> KnownEpoch(p, 0), open |-> Open(p), entries |-> Len(log[p])]>>)
 =============================================================================

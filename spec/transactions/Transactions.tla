@@ -19,10 +19,14 @@
 (*                                                                         *)
 (* The offsets of a consumer group are a partition (Offsets) like any      *)
 (* other: AddOffsetsToTxn is AddPartitionsToTxn, TxnOffsetCommit is        *)
-(* Produce. Left out: the replication of each log, several producer ids    *)
-(* (an epoch is unbounded here), batches of more than one record, and more *)
+(* Produce. Left out: the replication of each log, other transactional ids *)
+(* (GroupTransactions has two), batches of more than one record, and more  *)
 (* than one record of a transaction in a partition. Guards:                *)
 (* spec/guards.toml.                                                       *)
+(*                                                                         *)
+(* A producer id has LargestEpoch epochs. The transactional id then gets a *)
+(* new producer id, whose epochs begin at 0. An `epoch` here is both, as   *)
+(* one number, so that comparing two of them compares id and epoch.        *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 
@@ -32,6 +36,7 @@ CONSTANTS
     Offsets,            \* the partition of the group's offsets; if it is not in Partitions, nothing is consumed
     Transactions,       \* the numbers of all transactions: 1 .. n
     Version,            \* the transaction version of the clients: 1 or 2
+    LargestEpoch,       \* of a producer id; Short.MaxValue in Kafka
     Late                \* the kinds of requests that may be late: a subset of add, produce, end, marker
 
 CONSTANT GuardsOff      \* the guards that are switched off; {} is the protocol
@@ -56,12 +61,19 @@ MarkerNeedsNewEpoch == "MarkerNeedsNewEpoch" \notin GuardsOff
 AnswerRepeatedMarker == "AnswerRepeatedMarker" \notin GuardsOff
 StableBeforeOpen == "StableBeforeOpen" \notin GuardsOff
 HideAborted == "HideAborted" \notin GuardsOff
+NewIdWhenExhausted == "NewIdWhenExhausted" \notin GuardsOff
+NewIdAfterFence == "NewIdAfterFence" \notin GuardsOff
+FenceOldProducerId == "FenceOldProducerId" \notin GuardsOff
+MarkersKeepOldId == "MarkersKeepOldId" \notin GuardsOff
+PersistNextId == "PersistNextId" \notin GuardsOff
+AnswerPreviousId == "AnswerPreviousId" \notin GuardsOff
 
 Guards ==
     {"EndTxnBumpsEpoch", "InitBumpsEpoch", "InitAbortsOpen", "InitAwaitsMarkers", "AddAwaitsMarkers", "FenceStaleAdd",
      "FenceStaleEndTxn", "TimeoutFences", "VerifyBeforeAppend", "RefuseEndedMeanwhile", "FenceStaleProduce",
      "PersistDecision", "CompleteAwaitsMarkers", "ResumePrepared", "FenceStaleMarker", "FenceOldCoordinator",
-     "MarkerNeedsNewEpoch", "AnswerRepeatedMarker", "StableBeforeOpen", "HideAborted"}
+     "MarkerNeedsNewEpoch", "AnswerRepeatedMarker", "StableBeforeOpen", "HideAborted", "NewIdWhenExhausted",
+     "NewIdAfterFence", "FenceOldProducerId", "MarkersKeepOldId", "PersistNextId", "AnswerPreviousId"}
 ASSUME GuardsOff \subseteq Guards
 ASSUME Version \in {1, 2} /\ Late \subseteq {"add", "produce", "end", "marker"}
 
@@ -99,36 +111,46 @@ Idle == [phase    |-> "new",        \* new, ready, open, commit or abort (it has
 
 Prepared == {"commit", "abort"}     \* PrepareCommit, PrepareAbort: decided, but not every marker is written
 \* Empty, CompleteCommit and CompleteAbort are one state, "done", with the outcome of the last transaction.
-Beginning == [epoch |-> 0, state |-> "done", ended |-> "nothing", partitions |-> {}]
+\* `next` is the epoch of the producer id that replaces this one when the markers are written; None: this one goes on.
+Beginning == [epoch |-> 0, state |-> "done", ended |-> "nothing", partitions |-> {}, next |-> None]
+
+Id(epoch) == epoch \div (LargestEpoch + 1)
+InId(epoch) == epoch % (LargestEpoch + 1)
+\* The largest epoch is for fencing and for the last marker: no instance receives it.
+IsExhausted(epoch) == NewIdWhenExhausted /\ InId(epoch) >= LargestEpoch - 1
+Bumped(epoch) == IF InId(epoch) = LargestEpoch THEN epoch ELSE epoch + 1
+
+Given == {cached.epoch, cached.next, stored.epoch, stored.next} \union {client[c].epoch : c \in Clients}
+NewId == (1 + CHOOSE id \in 0 .. Cardinality(Transactions) * 2 + 2 :      \* no broker has given this id before
+                 (\E epoch \in Given : Id(epoch) = id) /\ \A epoch \in Given : Id(epoch) <= id) * (LargestEpoch + 1)
 
 IsMarker(entry) == entry.kind # "record"
 Markers(p) == Cardinality({n \in DOMAIN log[p] : IsMarker(log[p][n])})
 Last(s) == s[Len(s)]
 
 \* What the leader of a partition knows of the producer: all of it follows from the log.
-KnownEpoch(p) == IF log[p] = <<>> THEN None ELSE Last(log[p]).epoch
-Open(p) == log[p] # <<>> /\ ~IsMarker(Last(log[p]))
-OpenIn(p, epoch) == Open(p) /\ KnownEpoch(p) = epoch
+OfId(p, id) == LET IsOfId(entry) == Id(entry.epoch) = id IN SelectSeq(log[p], IsOfId)
+KnownEpoch(p, id) == LET entries == OfId(p, id) IN IF entries = <<>> THEN None ELSE Last(entries).epoch
+OpenFor(p, id) == LET entries == OfId(p, id) IN entries # <<>> /\ ~IsMarker(Last(entries))
+Open(p) == \E n \in DOMAIN log[p] : OpenFor(p, Id(log[p][n].epoch))
+OpenIn(p, epoch) == OpenFor(p, Id(epoch)) /\ KnownEpoch(p, Id(epoch)) = epoch
 NextSequence(p, epoch) == Cardinality({n \in DOMAIN log[p] : ~IsMarker(log[p][n]) /\ log[p][n].epoch = epoch})
-KnownCoordinator(p) ==
-    IF Markers(p) = 0 THEN None
-    ELSE LET newest == CHOOSE n \in DOMAIN log[p] :
-                          IsMarker(log[p][n]) /\ \A m \in n + 1 .. Len(log[p]) : ~IsMarker(log[p][m]) IN
-         log[p][newest].coordinatorEpoch
+KnownCoordinator(p, id) ==
+    LET markers == SelectSeq(OfId(p, id), IsMarker) IN IF markers = <<>> THEN None ELSE Last(markers).coordinatorEpoch
 
-\* The end of a record's transaction in its partition: the first marker behind it.
+\* The end of a record's transaction in its partition: the first marker behind it of its producer id.
 Fate(p, n) ==
-    LET behind == {m \in n + 1 .. Len(log[p]) : IsMarker(log[p][m])} IN
+    LET behind == {m \in n + 1 .. Len(log[p]) : IsMarker(log[p][m]) /\ Id(log[p][m].epoch) = Id(log[p][n].epoch)} IN
     IF behind = {} THEN "open" ELSE log[p][CHOOSE m \in behind : \A other \in behind : m <= other].kind
 
 \* What readers with read_committed receive: the records below the last stable offset, without those that were aborted.
-\* Up to entry n they have received `shown`; the records of the transaction that is open there are `pending`.
-RECURSIVE Read(_, _, _, _)
-Read(entries, n, pending, shown) ==
-    IF n > Len(entries) THEN IF StableBeforeOpen THEN shown ELSE shown \o pending
-    ELSE IF ~IsMarker(entries[n]) THEN Read(entries, n + 1, Append(pending, entries[n].txn), shown)
-    ELSE Read(entries, n + 1, <<>>, IF entries[n].kind = "abort" /\ HideAborted THEN shown ELSE shown \o pending)
-Visible(p) == Read(log[p], 1, <<>>, <<>>)
+Visible(p) ==
+    LET open == {n \in DOMAIN log[p] : ~IsMarker(log[p][n]) /\ Fate(p, n) = "open"}
+        stable == IF open = {} \/ ~StableBeforeOpen THEN Len(log[p])
+                  ELSE (CHOOSE n \in open : \A other \in open : n <= other) - 1
+        IsShown(n) == ~IsMarker(log[p][n]) /\ (HideAborted => Fate(p, n) # "abort")
+        shown == SelectSeq([n \in 1 .. stable |-> n], IsShown) IN
+    [n \in DOMAIN shown |-> log[p][shown[n]].txn]
 
 \* The input that an instance consumes first: the offset that is committed when the coordinator has initialised it.
 Position == IF Offsets \in Partitions THEN Len(Visible(Offsets)) + 1 ELSE None
@@ -152,27 +174,34 @@ MarkerRequests(transaction, epoch) ==
 
 \* (`ends` names the transactions for the history, and for the response, which belongs to one request.)
 \* The decision is in the coordinator's log before a marker is sent: the next coordinator cannot decide otherwise.
-Decide(outcome, epoch) ==
-    LET decided == [cached EXCEPT !.state = outcome, !.ended = outcome, !.epoch = IF Classic THEN epoch ELSE epoch + 1] IN
+\* The markers have the producer id of the records that they end, also if `next` replaces it.  (In version 1 only
+\* InitProducerId replaces it.)
+Decide(outcome, epoch, mayReplace) ==
+    LET next == IF ~Classic /\ mayReplace /\ IsExhausted(cached.epoch) THEN NewId ELSE None
+        marked == IF next # None /\ ~MarkersKeepOldId THEN next ELSE IF Classic THEN epoch ELSE Bumped(epoch)
+        decided == [cached EXCEPT !.state = outcome, !.ended = outcome, !.epoch = marked, !.next = next] IN
     /\ cached' = decided
-    /\ stored' = IF PersistDecision THEN decided ELSE stored
+    /\ stored' = IF ~PersistDecision THEN stored ELSE IF PersistNextId THEN decided ELSE [decided EXCEPT !.next = None]
     /\ requests' = requests \union MarkerRequests(decided, coordinatorEpoch)
     /\ transactions' = [t \in DOMAIN transactions |-> IF t \in members THEN [transactions[t] EXCEPT !.outcome = outcome]
                                                       ELSE transactions[t]]
     /\ UNCHANGED coordinatorEpoch
+
+\* The epoch of the next transaction.
+NextEpoch(transaction) == IF transaction.next # None THEN transaction.next ELSE transaction.epoch
 
 Write(transaction) == cached' = transaction /\ stored' = transaction /\ UNCHANGED coordinatorEpoch
 
 \* A transaction that is open for too long is aborted, and its producer is fenced.
 TimeOut ==
     /\ cached.state = "ongoing"
-    /\ Decide("abort", IF TimeoutFences THEN cached.epoch + 1 ELSE cached.epoch)
+    /\ Decide("abort", IF TimeoutFences THEN Bumped(cached.epoch) ELSE cached.epoch, NewIdAfterFence)
     /\ UNCHANGED <<client, log, verified, members>>
 
 Complete ==
     /\ cached.state \in Prepared
     /\ CompleteAwaitsMarkers => cached.partitions = {}
-    /\ Write([cached EXCEPT !.state = "done", !.partitions = {}])
+    /\ Write([cached EXCEPT !.state = "done", !.partitions = {}, !.epoch = NextEpoch(cached), !.next = None])
     /\ members' = {}
     /\ UNCHANGED <<client, requests, log, verified, transactions>>
 
@@ -198,9 +227,10 @@ InitProducerId(c) ==
     /\ client[c].phase = "unresolved" => client[c].epoch = cached.epoch
     /\ InitAwaitsMarkers => cached.state \notin Prepared
     /\ IF cached.state = "ongoing" /\ InitAbortsOpen
-       THEN /\ Decide("abort", cached.epoch + 1)
+       THEN /\ Decide("abort", Bumped(cached.epoch), NewIdAfterFence)
             /\ UNCHANGED <<client, log, verified, members>>
-       ELSE LET epoch == IF InitBumpsEpoch \/ cached.epoch = 0 THEN cached.epoch + 1 ELSE cached.epoch IN
+       ELSE LET epoch == IF IsExhausted(cached.epoch) THEN NewId
+                         ELSE IF InitBumpsEpoch \/ cached.epoch = 0 THEN Bumped(cached.epoch) ELSE cached.epoch IN
             /\ Write(IF cached.state = "ongoing" THEN [cached EXCEPT !.epoch = epoch]
                      ELSE [cached EXCEPT !.epoch = epoch, !.state = "done", !.ended = "nothing", !.partitions = {}])
             /\ Initialised(c, epoch)
@@ -257,8 +287,13 @@ Ended(request, epoch) ==
 -----------------------------------------------------------------------------
 (* The coordinator answers the producer, and the leaders that verify a batch *)
 
+\* The coordinator knows the producer id; `fences`: and the epoch.
+IsFromCurrent(request, fences) ==
+    /\ FenceOldProducerId => Id(request.epoch) = Id(cached.epoch)
+    /\ fences => InId(request.epoch) = InId(cached.epoch)
+
 MayAdd(request) ==
-    /\ FenceStaleAdd => request.epoch = cached.epoch
+    /\ IsFromCurrent(request, FenceStaleAdd)
     /\ AddAwaitsMarkers => cached.state \notin Prepared
 
 \* The partition is added to the open transaction, or begins one.
@@ -274,18 +309,20 @@ HandleAdd(c, answered) ==
                      THEN [client EXCEPT ![c].added = @ \union {request.partition}] ELSE client
         /\ UNCHANGED <<requests, log, verified, transactions>>
 
-\* A repeated EndTxn is answered as the first one.  In version 2 the epoch before the current one shows that it is repeated.
+\* A repeated EndTxn is answered as the first one.  In version 2 the epoch before the current one shows that it is
+\* repeated: behind the last marker of a producer id that is the last one that an instance had.
 Repeats(request) ==
-    /\ request.epoch = IF Classic THEN cached.epoch ELSE cached.epoch - 1
+    /\ request.epoch = IF Classic THEN cached.epoch
+                       ELSE IF InId(cached.epoch) = 0 /\ AnswerPreviousId THEN cached.epoch - 2 ELSE cached.epoch - 1
     /\ cached.state = "done" /\ cached.ended = request.outcome
 
 HandleEnd(c, answered) ==
     \E request \in From(c, "end") :
-        LET current == FenceStaleEndTxn => request.epoch = cached.epoch
+        LET current == IsFromCurrent(request, FenceStaleEndTxn)
             empty == ~Classic /\ cached.state = "done" /\ request.outcome = "abort" IN      \* no record was verified
         /\ \/ /\ current /\ (cached.state = "ongoing" \/ empty)
-              /\ Decide(request.outcome, cached.epoch)
-              /\ client' = IF answered THEN Ended(request, cached'.epoch) ELSE client
+              /\ Decide(request.outcome, cached.epoch, TRUE)
+              /\ client' = IF answered THEN Ended(request, NextEpoch(cached')) ELSE client
            \/ /\ Repeats(request) /\ answered
               /\ client' = Ended(request, cached.epoch) /\ client' # client
               /\ UNCHANGED <<requests, coordinator, transactions>>
@@ -300,9 +337,10 @@ Stored(request) ==
 
 \* A record whose sequence number was used is answered and not stored again (SequenceWindow).
 IsRepeated(request) ==
-    LET p == request.partition IN request.epoch = KnownEpoch(p) /\ request.sequence < NextSequence(p, request.epoch)
+    LET p == request.partition IN
+    request.epoch = KnownEpoch(p, Id(request.epoch)) /\ request.sequence < NextSequence(p, request.epoch)
 MayAppend(request) ==
-    /\ FenceStaleProduce => request.epoch >= KnownEpoch(request.partition)
+    /\ FenceStaleProduce => request.epoch >= KnownEpoch(request.partition, Id(request.epoch))
     /\ request.sequence = NextSequence(request.partition, request.epoch)
 Store(request) ==
     log' = [log EXCEPT ![request.partition] = Append(@, [kind |-> "record", epoch |-> request.epoch, txn |-> request.txn])]
@@ -313,7 +351,7 @@ Verify(c) ==
         LET p == request.partition IN
         /\ VerifyBeforeAppend /\ ~OpenIn(p, request.epoch) /\ MayAppend(request)
         /\ IF Classic
-           THEN /\ FenceStaleAdd => request.epoch = cached.epoch
+           THEN /\ IsFromCurrent(request, FenceStaleAdd)
                 /\ cached.state = "ongoing" /\ p \in cached.partitions
                 /\ UNCHANGED <<coordinator, members>>
            ELSE MayAdd(request) /\ Adds(request)
@@ -342,10 +380,10 @@ HandleRecord(c, answered) ==
 
 \* In version 2 the marker's epoch is higher than that of the records that it ends (KIP-1228): if it is not, the marker
 \* was written before, and is not written again.
-WasWritten(request) == ~Classic /\ MarkerNeedsNewEpoch /\ request.epoch = KnownEpoch(request.partition)
+WasWritten(request) == ~Classic /\ MarkerNeedsNewEpoch /\ request.epoch = KnownEpoch(request.partition, Id(request.epoch))
 MayEnd(request) ==
-    /\ FenceStaleMarker => request.epoch >= KnownEpoch(request.partition)
-    /\ FenceOldCoordinator => request.coordinatorEpoch >= KnownCoordinator(request.partition)
+    /\ FenceStaleMarker => request.epoch >= KnownEpoch(request.partition, Id(request.epoch))
+    /\ FenceOldCoordinator => request.coordinatorEpoch >= KnownCoordinator(request.partition, Id(request.epoch))
 
 \* A second marker directly behind the same one has no effect, and is left out.
 WithMarker(request) ==
@@ -362,12 +400,12 @@ IsCurrent(request) ==
 \* elsewhere version 1 could not refuse it.
 Marker(p) ==
     {request \in requests : /\ request.kind = "marker" /\ request.partition = p
-                            /\ "marker" \in Late \/ request.coordinatorEpoch < KnownCoordinator(p) \/ IsCurrent(request)}
+                            /\ "marker" \in Late \/ request.coordinatorEpoch < KnownCoordinator(p, Id(request.epoch)) \/ IsCurrent(request)}
 
 HandleMarker(p, answered) ==
     \E request \in Marker(p) :
         /\ MayEnd(request)
-        /\ IF WasWritten(request) THEN answered /\ AnswerRepeatedMarker /\ ~Open(p) /\ UNCHANGED log
+        /\ IF WasWritten(request) THEN answered /\ AnswerRepeatedMarker /\ ~OpenFor(p, Id(request.epoch)) /\ UNCHANGED log
            ELSE log' = WithMarker(request)
         /\ cached' = IF answered /\ IsCurrent(request) THEN [cached EXCEPT !.partitions = @ \ {p}] ELSE cached
         /\ <<log, cached>>' # <<log, cached>>
@@ -399,14 +437,14 @@ Spec == Init /\ [][Next]_vars
 Outcome(t) == IF t \in DOMAIN transactions THEN transactions[t].outcome ELSE "open"
 
 States == [epoch : Nat, state : {"done", "ongoing"} \union Prepared, ended : {"nothing"} \union Prepared,
-           partitions : SUBSET Partitions]
+           partitions : SUBSET Partitions, next : Nat]
 TypeOK ==
     /\ \A c \in Clients :
           /\ client[c].phase \in {"new", "ready", "open", "unresolved"} \union Prepared
           /\ client[c].epoch \in Nat /\ client[c].txn \in 0 .. Len(transactions) /\ client[c].position \in Nat
           /\ client[c].acked \subseteq client[c].sent /\ {client[c].added, client[c].sent} \subseteq SUBSET Partitions
           /\ client[c].sequence \in [Partitions -> Nat]
-    /\ \A request \in requests : request.kind \in {"add", "produce", "end", "marker"} /\ request.epoch \in 1 .. cached.epoch
+    /\ \A request \in requests : request.kind \in {"add", "produce", "end", "marker"} /\ request.epoch \in 1 .. NextEpoch(cached)
     /\ {stored, cached} \subseteq States /\ coordinatorEpoch \in Nat
     /\ \A p \in Partitions : \A n \in DOMAIN log[p] : log[p][n].kind \in {"record"} \union Prepared
     /\ \A batch \in verified : batch.request \in requests /\ batch.markers \in 0 .. Markers(batch.request.partition)
