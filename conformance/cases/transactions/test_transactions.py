@@ -284,6 +284,7 @@ def test_a_plain_batch_does_not_belong_into_a_transaction(topic: Topic, producer
     Reply(EndTxnRequest, "error_code", 0),
     Reply(AddOffsetsToTxnRequest, "error_code", 0),
     Reply(AddPartitionsToTxnRequest, "results_by_topic_v3_and_below.results_by_partition.partition_error_code", 0),
+    GuardOff("FenceOldProducerId"),
 )
 def test_another_producer_id_is_refused(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
     producer.begin(topic)
