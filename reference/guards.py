@@ -92,6 +92,7 @@ class Guards:
     markers_keep_old_id: bool = True
     persist_next_id: bool = True
     answer_previous_id: bool = True
+    await_stable_offsets: bool = True
 
     # idempotent producers: the leader of a partition
     refuse_sequence_gap: bool = True

@@ -159,6 +159,7 @@ class OffsetsCoordinator:
         transaction may change is UNSTABLE_OFFSET_COMMIT (KIP-447).
         """
         error = self._store.check(group_id)
+        must_be_stable = require_stable and self._context.guards.await_stable_offsets
         group = self._store.groups.get(group_id) or Group(group_id)
         if requested is None:
             topics: dict[str, list[int]] = {}
@@ -168,7 +169,7 @@ class OffsetsCoordinator:
 
         def committed_offset(topic: str, partition: int) -> OffsetFetchResponsePartitions:
             partition_error = error
-            if error is ErrorCode.NONE and require_stable and group.is_unstable((topic, partition)):
+            if error is ErrorCode.NONE and must_be_stable and group.is_unstable((topic, partition)):
                 partition_error = ErrorCode.UNSTABLE_OFFSET_COMMIT
             known = group.offsets.get((topic, partition), NO_OFFSET) if partition_error is ErrorCode.NONE else NO_OFFSET
             return OffsetFetchResponsePartitions(

@@ -1,7 +1,6 @@
 """The last epochs of a producer id: a broker replaces the id before a client could receive the largest epoch.
 
-Epochs have 16 bits and no request lets a client choose one, so each case sends 32,766 InitProducerId requests first. This
-takes ten to twenty seconds.
+Epochs have 16 bits and no request lets a client choose one, so each case sends 32,766 InitProducerId requests first.
 """
 
 from collections import deque
@@ -93,7 +92,7 @@ def test_the_next_transaction_has_a_new_id(cluster: Cluster, topic: Topic, last:
     _check_next(cluster, topic, last, [b"last", b"next"])
 
 
-@clause("TXN-38", "timeout")
+@clause("TXN-39")
 @defect(Reply(EndTxnRequest, "producer_epoch", LAST_EPOCH + 1), GuardOff("NewIdAfterFence"))
 @pytest.mark.slow
 def test_a_timeout_under_the_last_epoch_leaves_no_transaction_open(

@@ -16,7 +16,7 @@ from highwater.conformance.cases.support.transactions import (
 )
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect, without_error
+from highwater.conformance.defects import GuardOff, Reply, Request, defect, without_error
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
 from highwater.reference.wire.messages.fetch import AbortedTransaction, FetchRequest
@@ -169,6 +169,7 @@ def test_the_end_for_read_committed_is_the_last_stable_offset(
         Reply(OffsetFetchRequest, f"{place}.error_code", without_error(ErrorCode.UNSTABLE_OFFSET_COMMIT))
         for place in ("topics.partitions", "groups.topics.partitions")
     ),
+    GuardOff("AwaitStableOffsets"),
 )
 def test_an_offset_of_an_open_transaction_is_unstable(cluster: Cluster, topic: Topic, version: int) -> None:
     group, producer = cluster.group(), Transactional.initialize(cluster)
