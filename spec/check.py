@@ -9,7 +9,7 @@ Results are cached in the user's cache folder under a hash of modules, configura
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -145,6 +145,7 @@ def check(
     guards: Sequence[str] | None = None,
     on_progress: Update | None = None,
     *,
+    folders: Collection[str] = (),
     profile: Profile = FAST,
     jobs: int = 0,
     fresh: bool = False,
@@ -152,7 +153,8 @@ def check(
 ) -> list[ModelResult]:
     """Check models and mutants, and return the results in the order of their files; controls precede the mutants.
 
-    `models`: names or folders; None is all of the profile. `guards`: ids; None is all that have mutants.
+    `models`: names or folders; None is all of the profile. `guards`: ids; None is all that have mutants. `folders`:
+    also the mutants of the models in these.
     A profile includes the ones before it; a model or guard that is named runs regardless of the profile.
     `on_progress(name, progress, result)` is called for running and finished runs, from several threads.
     `jobs`: processor cores, 0 is all; `fresh` ignores the cache; without `controls` only the counterexamples are of
@@ -163,7 +165,7 @@ def check(
     tasks = [Task(model=model) for model in _chosen_models(models, profile)]
     for task in tasks:
         check_names(task.model)
-    mutants = list(_chosen_mutants(guards, profile))
+    mutants = list(_chosen_mutants(guards, folders, profile))
     if controls:
         tasks += [Task(model=model, is_control=True) for model in _controls(tasks, mutants)]
     tasks += mutants
@@ -203,17 +205,21 @@ def _chosen_models(names: Sequence[str] | None, profile: Profile) -> list[Model]
     return chosen
 
 
-def _chosen_mutants(ids: Sequence[str] | None, profile: Profile) -> Iterator[Task]:
+def _chosen_mutants(ids: Sequence[str] | None, folders: Collection[str], profile: Profile) -> Iterator[Task]:
     guards = load_guards()
-    for name in ids if ids is not None else guards:
+    for name in ids or ():
         if name not in guards:
             raise unknown_name("guard", name, guards, "highwater guards --list")
-        guard = guards[name]
-        if ids is not None and not guard.mutants:
-            raise UsageError(f"no model shows {name}: {guard.tlc}", hint="name a guard that has mutants in guards.toml")
+        if not guards[name].mutants:
+            raise UsageError(
+                f"no model shows {name}: {guards[name].tlc}", hint="name a guard that has mutants in guards.toml"
+            )
+    for name, guard in guards.items():
         for mutant in guard.mutants:
-            if ids is not None or _within(mutant.profile, profile):
-                yield Task(model=find_model(mutant.model, referrer=name), guard=name, mutant=mutant)
+            model = find_model(mutant.model, referrer=name)
+            is_included = (ids is None or model.folder in folders) and _within(mutant.profile, profile)
+            if is_included or name in (ids or ()):
+                yield Task(model=model, guard=name, mutant=mutant)
 
 
 def control_of(model: Model, mutant: Mutant) -> Model:

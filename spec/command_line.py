@@ -54,24 +54,20 @@ def check_command(
     depth = next((known for known in PROFILES if known == profile), None)
     if depth is None:
         raise UsageError(f"no profile {profile!r}", hint=f"known: {', '.join(PROFILES)}")
-    models, mutants, named_guards = _chosen(names or [], guards=guards)
+    models, named_guards, folders = _chosen(names or [], guards=guards)
     with _progress(quiet=json_) as update:
-        results = check(models, mutants, update, profile=depth, jobs=jobs, fresh=fresh)
+        results = check(models, named_guards, update, folders=folders, profile=depth, jobs=jobs, fresh=fresh)
     if json_:
-        print_json(summary(results, named_guards))
+        print_json(summary(results, named_guards or ()))
     else:
         for result in results:
-            _print_counterexample(result, always=result.guard in named_guards)
+            _print_counterexample(result, always=result.guard in (named_guards or ()))
         _print_totals(results)
     raise typer.Exit(EXIT_OF_VERDICT[worst([result.verdict for result in results])])
 
 
 def _chosen(names: Sequence[str], *, guards: bool) -> tuple[list[str] | None, list[str] | None, set[str]]:
-    """Return the models and guards to run (None is all), and the ids of the guards named on the command line.
-
-    The name of a folder also selects the mutants of its models.
-    """
-    from highwater.spec.check import guards_of
+    """Return the models and the ids of the guards to run (None is all), and the folders whose mutants run as well."""
     from highwater.spec.guards import load_guards
     from highwater.spec.models import load_models
 
@@ -81,8 +77,7 @@ def _chosen(names: Sequence[str], *, guards: bool) -> tuple[list[str] | None, li
     requested = [known[name] for name in names if name in known]
     models = [name for name in names if name not in known]
     folders = {model.folder for model in load_models().values()}.intersection(models) if guards else set()
-    from_folders = [guard.id for folder in sorted(folders) for guard in guards_of(folder)]
-    return models, list(dict.fromkeys([*requested, *from_folders])), set(requested)
+    return models, list(dict.fromkeys(requested)), folders
 
 
 def summary(results: "Sequence[ModelResult]", named_guards: Collection[str] = ()) -> dict[str, Any]:

@@ -163,6 +163,8 @@ def _what(words: list[str]) -> dict[str, Any]:
     if not words:
         raise UsageError("nothing happens to the message", hint=f"one of: {', '.join(ACTIONS)}")
     name, rest = words[0], words[1:]
+    if name == "error":
+        raise UsageError("no action 'error'", hint=f"a request is answered with one by `answer {' '.join(rest)}`")
     if name not in ACTIONS:
         raise unknown_name("action", name, ACTIONS, HELP)
     fields: dict[str, Any] = {"action": name}

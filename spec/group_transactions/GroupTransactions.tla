@@ -28,7 +28,8 @@ AwaitStableOffsets == "AwaitStableOffsets" \notin GuardsOff
 StableBeforeOpen == "StableBeforeOpen" \notin GuardsOff
 HideAborted == "HideAborted" \notin GuardsOff
 
-Guards == {"FenceStaleGeneration", "AwaitStableOffsets", "StableBeforeOpen", "HideAborted"}
+Guards ==
+    {"FenceStaleGeneration", "AwaitStableOffsets", "StableBeforeOpen", "HideAborted"}
 ASSUME GuardsOff \subseteq Guards
 
 VARIABLE generation     \* of the group, at its coordinator

@@ -36,6 +36,7 @@ def test_what_a_line_says(line: str, fields: dict[str, Any]) -> None:
     [
         ("EndTx: drop", "no API 'EndTx'; did you mean EndTxn?"),
         ("EndTxn: dorp", "no action 'dorp'; did you mean drop?"),
+        ("Produce: error NOT_LEADER_OR_FOLLOWER", "answered with one by `answer NOT_LEADER_OR_FOLLOWER`"),
         ("EndTxn: answer NOT_LEADER", "no error 'NOT_LEADER'; did you mean NOT_LEADER_OR_FOLLOWER"),
         ("EndTxn: answer 0", "NONE is no error"),
         ("EndTxn topics=a: drop", "no filter 'topics'; did you mean topic?"),
