@@ -11,7 +11,7 @@ from typing import Final
 
 from highwater.errors import UsageError, Verdict
 from highwater.spec.check import ModelResult
-from highwater.spec.models import CONTRACTS, Model, with_constants
+from highwater.spec.models import CONTRACTS, Model, owners_of, with_constants
 from highwater.spec.tlc.counterexample import (
     Change,
     CounterexampleStep,
@@ -36,7 +36,7 @@ text { font: 11px ui-monospace, Menlo, Consolas, monospace; fill: #1c2733; }
 
 def draw_counterexample(result: ModelResult) -> str:
     """Return the SVG of a counterexample: one column per actor, one row per step, with the changes beside it."""
-    steps = counterexample_steps(result.outcome.trace)
+    steps = counterexample_steps(result.outcome.trace, owners_of(result.model))
     if not steps:
         raise UsageError(
             f"{result.model.name} has no counterexample to draw", hint="name a guard that breaks something"

@@ -71,6 +71,12 @@ def load_models() -> dict[str, Model]:
     return {row.name: row for row in rows}
 
 
+def owners_of(model: Model) -> dict[str, str]:
+    """Return the process of each variable that belongs to one, for pictures: `[processes.MODULE]` in the manifest."""
+    processes = tomllib.loads(MANIFEST.read_text()).get("processes", {}).get(model.path.stem, {})
+    return {variable: process for process, variables in processes.items() for variable in variables}
+
+
 def check_names(model: Model) -> None:
     """Raise UsageError if `idle` or `reached` names an action or predicate that none of the modules defines."""
     text = "\n".join(path.read_text() for path in modules_of(model.path))

@@ -1,12 +1,14 @@
 """Counterexamples as a list of steps: the actor, the action, and the changes of state variables.
 
 TLC prints whole states; a reader needs the differences.  The actor is found by state variables that are functions of
-brokers: the broker whose own value changed is the one that acted.
+brokers: the broker whose own value changed is the one that acted.  A variable without such a function may belong to a
+process (`owners`), and who sends a request is in the request.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final
 
 from highwater.spec.tlc.messages import State
@@ -15,6 +17,7 @@ from highwater.spec.tlc.values import Function, ModelValue, Value, to_tla
 # An MC or SIM module defines a bounded copy of an action as the prefix and the action's name.
 PREFIXES: Final = ("MC", "SIM")
 ABSENT: Final = ModelValue("nothing")
+NOBODY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class CounterexampleStep:
     changes: tuple[Change, ...]
 
 
-def counterexample_steps(trace: Sequence[State]) -> list[CounterexampleStep]:
-    """Return the steps of a counterexample; the initial state is not a step."""
+def counterexample_steps(trace: Sequence[State], owners: Mapping[str, str] = NOBODY) -> list[CounterexampleStep]:
+    """Return the steps of a counterexample; the initial state is not a step. `owners`: processes by variable."""
     steps = []
     states = [state.variables for state in trace]
     for number, (before, after) in enumerate(pairwise(states), 1):
@@ -46,15 +49,31 @@ def counterexample_steps(trace: Sequence[State]) -> list[CounterexampleStep]:
             for variable, value in sorted(after.items())
             for change in differences(variable, before.get(variable, ABSENT), value)
         )
-        actors = dict.fromkeys(
-            str(key)
-            for variable, value in after.items()
-            if isinstance(value, Function)
-            for key in value
-            if isinstance(key, ModelValue) and value[key] != before[variable][key]
-        )
+        actors = set(_changed_processes(before, after, owners)) or set(_senders(before, after))
         steps.append(CounterexampleStep(number, plain_action(trace[number].action), tuple(sorted(actors)), changes))
     return steps
+
+
+def _changed_processes(
+    before: Mapping[str, Value], after: Mapping[str, Value], owners: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the processes whose own state a step changes."""
+    for variable, value in after.items():
+        if variable in owners and value != before[variable]:
+            yield owners[variable]
+        elif isinstance(value, Function):
+            for key in value:
+                if isinstance(key, ModelValue) and value[key] != before[variable][key]:
+                    yield str(key)
+
+
+def _senders(before: Mapping[str, Value], after: Mapping[str, Value]) -> Iterator[str]:
+    """Yield the clients of requests that a step sends."""
+    for variable, value in after.items():
+        if isinstance(value, frozenset):
+            for item in value - before[variable]:
+                if isinstance(item, Function) and "client" in item:
+                    yield str(item["client"])
 
 
 def plain_action(name: str) -> str:
