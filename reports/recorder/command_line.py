@@ -43,7 +43,7 @@ def record_command(
     import contextlib
 
     from highwater.fuzz.proxy.run import armed_faults, parse_address
-    from highwater.fuzz.proxy.summary import strike_line, table
+    from highwater.fuzz.proxy.summary import exit_code, strike_line, table
     from highwater.fuzz.proxy.upstream import tls_for_clients
     from highwater.reports.recorder.run import Endpoints, record_until_interrupted, start_recording
 
@@ -65,3 +65,5 @@ def record_command(
     for line in table(armed):
         typer.echo(line)
     typer.echo(f"{recording.operations:,} operations recorded in {out}. Next: highwater audit {out}")
+    if armed.lines:
+        raise typer.Exit(exit_code(armed))

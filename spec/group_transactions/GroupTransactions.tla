@@ -64,8 +64,8 @@ Fate(n) ==
     LET behind == {m \in n + 1 .. Len(log) : IsMarker(log[m]) /\ log[m].member = log[n].member} IN
     IF behind = {} THEN "open" ELSE log[CHOOSE m \in behind : \A other \in behind : m <= other].kind
 
-\* What readers with read_committed receive: nothing from the first record on whose transaction is open, whoever wrote it,
-\* and of what is before it no record of an aborted transaction, although those of others lie between them.
+\* What readers with read_committed receive: nothing from the first record on whose transaction is open, of any producer,
+\* and of what is before it no record of an aborted transaction, although those of others are between them.
 Visible ==
     LET open == {n \in DOMAIN log : ~IsMarker(log[n]) /\ Fate(n) = "open"}
         stable == IF open = {} \/ ~StableBeforeOpen THEN Len(log) ELSE (CHOOSE n \in open : \A other \in open : n <= other) - 1

@@ -17,7 +17,7 @@ from highwater.spec.tlc.values import Function, ModelValue, Value, to_tla
 # An MC or SIM module defines a bounded copy of an action as the prefix and the action's name.
 PREFIXES: Final = ("MC", "SIM")
 ABSENT: Final = ModelValue("nothing")
-NOBODY: Final[Mapping[str, str]] = MappingProxyType({})
+NO_OWNERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class CounterexampleStep:
     changes: tuple[Change, ...]
 
 
-def counterexample_steps(trace: Sequence[State], owners: Mapping[str, str] = NOBODY) -> list[CounterexampleStep]:
+def counterexample_steps(trace: Sequence[State], owners: Mapping[str, str] = NO_OWNERS) -> list[CounterexampleStep]:
     """Return the steps of a counterexample; the initial state is not a step. `owners`: processes by variable."""
     steps = []
     states = [state.variables for state in trace]
