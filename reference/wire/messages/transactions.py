@@ -1,6 +1,7 @@
 """InitProducerId (key 22): get a producer id and epoch, and fence earlier ones (KIP-98).
 
-3 lets a producer bump its own epoch (KIP-360), 6 takes part in two-phase commits (KIP-939).
+3 lets a producer bump its own epoch (KIP-360), 6 takes part in two-phase commits (KIP-939). Apache Kafka 4.3.1 offers
+versions up to 5 unless `unstable.api.versions.enable` is set, and so does this broker.
 """
 
 from typing import Annotated
