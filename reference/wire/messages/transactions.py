@@ -1,7 +1,7 @@
 """InitProducerId (key 22): get a producer id and epoch, and fence earlier ones (KIP-98).
 
-3 lets a producer bump its own epoch (KIP-360), 6 takes part in two-phase commits (KIP-939). Apache Kafka 4.3.1 offers
-versions up to 5 unless `unstable.api.versions.enable` is set, and so does this broker.
+3 lets a producer bump its own epoch (KIP-360), 6 takes part in two-phase commits (KIP-939). This broker offers
+versions up to 5, as Apache Kafka 4.3.1 does by default.
 """
 
 from typing import Annotated
