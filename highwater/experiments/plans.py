@@ -46,7 +46,7 @@ ALL_SIZES: Final = (10, 20, 40, 60, 80, 100, 150, 200, 400, 800, 1_000, 2_000, 5
 
 SCALES: Final[Mapping[str, Scale]] = {
     "tiny": Scale(
-        repetitions=3, seconds=0.3, warm_up_s=2, latency_s=3, load_s=5, records_to_read=60_000, replicas=(1, 2, 3),
+        repetitions=3, seconds=0.3, warm_up_s=2, latency_s=3, load_s=6, records_to_read=60_000, replicas=(1, 2, 3),
         partitions=(12,), producers=(1, 2), topic_partitions=(1, 3, 6), sizes=(100, 1_000, 10_000),
         record_bytes=(1_000,), members=3, protocols=(EAGER, COOPERATIVE), clients=(LIBRDKAFKA, SIMULATED),
         pause_repetitions=1, fault_kinds=("kill", "pause"), queue_times_ms=(1_000,),

@@ -42,7 +42,7 @@ class FailureMeasure:
         Raises UsageError, TimeoutError and KafkaException.
         """
         folder = self._history_folder(bench, condition, repetition)
-        schedule = self._schedule(bench, condition)
+        schedule = self.schedule(bench, condition)
         load = _load(bench, condition)
         _await_no_topic(bench)
         workload = Workload(
@@ -65,7 +65,7 @@ class FailureMeasure:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def _schedule(self, bench: Bench, condition: Condition) -> Schedule:
+    def schedule(self, bench: Bench, condition: Condition) -> Schedule:
         """Return a schedule that kills brokers after a third of the load, the lowest node ids last."""
         killed = str(condition.settings["killed"])
         load_ms = int(self._scale.load_s * 1_000)
