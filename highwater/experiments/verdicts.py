@@ -264,6 +264,8 @@ def _decide_ratio(claim: Claim, chosen: list[Measurement], least: int) -> Findin
     top, bottom = (np.array(values_of(chosen, metric)) for metric in (claim.metric, claim.than))
     if min(len(top), len(bottom)) < least:
         return ClaimVerdict.UNDECIDED, f"fewer than {least} values: no interval"
+    if not bottom.any():
+        return ClaimVerdict.UNDECIDED, f"{claim.than} was zero"
     found = _ratio_interval(top, bottom)
     return found.within(*RATIOS[claim.test](claim)), f"ratio {_number(found)}"
 
