@@ -2,8 +2,8 @@
 
 The run is one of `highwater chaos`; its schedule is in the folder of the bench and can be repeated with that command.
 A partition is unavailable for writes from one acknowledged send to the next, if clients try all the time, and for reads
-from one successful fetch to the next. What is reported for a fault is the longest such time of any partition that
-began while the fault lasted or in the seconds after it.
+from one successful fetch to the next; if there is none, to the end of the run. What is reported for a fault is the
+longest such time of any partition that began while the fault lasted or in the seconds after it.
 """
 
 import itertools
@@ -141,11 +141,13 @@ def unavailability(events: list[Event], schedule: Schedule) -> list[dict[str, fl
 
 
 def _successes(events: list[Event], f: str) -> dict[int, list[float]]:
-    """Return the times of successful operations by partition."""
+    """Return the times of successful operations by partition, and then the end of the run: an outage may be open."""
     found: dict[int, list[float]] = defaultdict(list)
     for event in events:
         if event.f == f and event.type == "ok" and event.partition is not None:
             found[event.partition].append(event.time_ns / NS)
+    for times in found.values():
+        times.append(events[-1].time_ns / NS)
     return found
 
 
