@@ -4,12 +4,14 @@ import csv
 import json
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from highwater.errors import UsageError
@@ -53,6 +55,17 @@ def test_the_definitions_of_a_pause_differ() -> None:
 
 def test_a_partition_without_a_record_is_paused_all_the_time() -> None:
     assert pauses({0: [], 1: every(0.1, 0, 10)}, 0, 10)["pause_longest"] == 10_000
+
+
+def test_two_pauses_of_a_partition_are_not_one() -> None:
+    found = pauses({0: every(0.1, 0, 2) + every(0.1, 4, 6) + every(0.1, 7, 10)}, 0, 10)
+    assert found["pause_sum"] == pytest.approx(3_000, abs=1)
+    assert found["pause_longest"] == pytest.approx(2_000, abs=1)
+
+
+@pytest.mark.parametrize(("step", "is_paused"), [(0.24, False), (0.26, True)])
+def test_a_pause_is_longer_than_a_quarter_of_a_second(step: float, is_paused: bool) -> None:
+    assert (pauses({0: every(step, 0, 10)}, 0, 10)["pause_sum"] > 0) is is_paused
 
 
 def test_records_outside_of_the_span_do_not_count() -> None:
@@ -101,6 +114,51 @@ def test_unavailability_is_the_longest_time_between_two_successes() -> None:
     assert max(pause.values()) < 150
 
 
+def attempts(f: Literal["send", "fetch"], partition: int, times: list[float], **result: Any) -> list[Event]:
+    fields = {"type": "ok", **result}
+    return [
+        Event(index=0, time_ns=int(at_s * 1e9), process=1, f=f, topic="t", partition=partition, **fields)
+        for at_s in times
+    ]
+
+
+def unavailable(*found: list[Event]) -> list[dict[str, float]]:
+    """Return what was unavailable in a run of 40 s with a load since 5 s and faults at 10 and 24 s."""
+    phases = [
+        Event(index=0, time_ns=int(at_s * 1e9), process="nemesis", type="info", f="phase", value=value)
+        for at_s, value in ((5, "load"), (40, "end"))
+    ]
+    faults = tuple(Fault(at_ms=at_ms, kind="kill", nodes=("1",), for_ms=1_000) for at_ms in (5_000, 19_000))
+    events = sorted([*phases, *(event for part in found for event in part)], key=lambda event: event.time_ns)
+    return unavailability(events, Schedule(duration_ms=33_000, faults=faults))
+
+
+def test_each_partition_is_unavailable_on_its_own() -> None:
+    """Partition 1 is unavailable from 12 to 17 s, in which partition 0 takes records, and from 30 s on."""
+    fetched = attempts("fetch", 0, every(0.1, 5, 40))
+    sent = attempts("send", 0, every(0.1, 5, 40)) + attempts("send", 1, every(0.1, 5, 12) + every(0.1, 17, 30))
+    refused = attempts("send", 1, [12.5, 13.5, 14.5], type="fail", error="NOT_LEADER_OR_FOLLOWER")
+    control, first, last = unavailable(fetched, sent, refused)
+    assert control["unavailable_writes"] < 150
+    assert first["unavailable_writes"] == pytest.approx(5_000, abs=1)
+    assert last["unavailable_writes"] == pytest.approx(10_000, abs=1)
+    assert max(first["unavailable_reads"], last["unavailable_reads"]) < 150
+    assert [one.get("error NOT_LEADER_OR_FOLLOWER") for one in (control, first, last)] == [None, 3, None]
+
+
+def test_an_outage_belongs_to_the_fault_in_which_it_begins() -> None:
+    fetched = attempts("fetch", 0, every(0.1, 5, 40))
+    _, first, last = unavailable(fetched, attempts("send", 0, every(0.1, 5, 22) + every(0.1, 27, 40)))
+    assert first["unavailable_writes"] == pytest.approx(5_000, abs=1)
+    assert last["unavailable_writes"] < 150
+
+
+def test_without_a_success_all_the_time_is_unavailable() -> None:
+    control, first, last = unavailable(attempts("send", 0, every(0.1, 5, 40)))
+    assert control["unavailable_reads"] == pytest.approx(3_000, abs=1)
+    assert first["unavailable_reads"] == last["unavailable_reads"] == pytest.approx(14_000, abs=1)
+
+
 def test_the_schedule_of_availability_leaves_time_between_faults(tmp_path: Path) -> None:
     faults = AvailabilityMeasure(SCALES["default"], tmp_path).schedule(1).faults
     assert {"kill", "bounce", "pause", "cut", "expire"} <= {fault.kind for fault in faults}
@@ -121,30 +179,32 @@ def sent(at_s: float, kind: Literal["invoke", "ok", "info"], value: int, **resul
 
 
 def test_throughput_counts_acknowledged_records_before_and_during_a_failure(tmp_path: Path) -> None:
-    """Ten records a second for five seconds, then one a second, and two errors."""
+    """Ten records a second for five seconds, then one a second, and two errors; the failure ends after nine."""
     path = tmp_path / "history.ndjson"
-    times = [number / 10 for number in range(50)] + [5.5, 6.5, 7.5, 8.5]
+    times = [number / 10 for number in range(50)] + [5.5, 6.5, 7.5, 8.5, 9.5]
     with path.open("wb") as file:
         writer = HistoryWriter(file, Config())
         for number, at_s in enumerate(times):
             writer.append(sent(at_s, "invoke", value=number))
             writer.append(sent(at_s, "ok", value=number, offset=number))
-        for at_s in (8.6, 8.7):
+        for at_s in (9.6, 9.7):
             writer.append(sent(at_s, "invoke", value=99))
             writer.append(sent(at_s, "info", value=99, error="LATE"))
         writer.finish()
     found = throughput_around(path, 5.0, 9.0)
-    assert found.metrics == {"acknowledged": 54, "records_before": 10, "records_during": 1, "error LATE": 2}
+    assert found.metrics == {"acknowledged": 55, "records_before": 10, "records_during": 1, "error LATE": 2}
     assert found.samples == {"records_before": [10] * 4, "records_during": [1] * 4}
 
 
-@pytest.mark.parametrize("planted", [{}, {Rule.LOST_WRITE: 2}, {Rule.DUPLICATE: 3}])
+@pytest.mark.parametrize("planted", [{}, {Rule.LOST_WRITE: 2}, {Rule.DUPLICATE: 3}, {Rule.UNSEEN: 4}, {Rule.STUCK: 5}])
 def test_the_auditor_counts_what_was_lost_and_stored_twice(tmp_path: Path, planted: dict[int, int]) -> None:
     synth(tmp_path / "history.ndjson", operations=400, seed=1, planted=planted)
     found = audited(tmp_path / "history.ndjson")
     assert found["audited"] >= 300
     assert found["lost"] == planted.get(Rule.LOST_WRITE, 0)
     assert found["duplicated"] == planted.get(Rule.DUPLICATE, 0)
+    assert found["unseen"] == planted.get(Rule.UNSEEN, 0)
+    assert found["other_violations"] == planted.get(Rule.STUCK, 0), "what was not read again is undecided"
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -182,6 +242,22 @@ def test_each_round_measures_every_condition_on_each_target_in_another_order() -
     assert sorted(keys[0]) == sorted(keys[1]) == sorted(keys[2])
     assert keys[0] != keys[1]
     assert all(one[at].target == "a" and one[at + 1].target == "b" for one in rounds for at in range(0, len(one), 2))
+
+
+def test_a_repetition_that_failed_is_the_only_one_repeated(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for repetition in (1, 2):
+        store.add(
+            Measurement(target="a", experiment="size", settings={"record_bytes": 1}, repetition=repetition,
+                        failed="late" if repetition == 2 else "")
+        )  # fmt: skip
+    assert store.finished() == {("a", "size record_bytes=1", 1)}
+
+
+def test_each_round_has_an_order_of_its_own() -> None:
+    one_target = msgspec.structs.replace(PLAN, targets=["a"], repetitions=6)
+    keys = [[task.condition.key for task in tasks(one_target) if task.repetition == number] for number in range(1, 7)]
+    assert len({*map(tuple, keys)}) == 6
 
 
 def test_conditions_have_names_of_their_own() -> None:
@@ -270,5 +346,6 @@ def test_a_killed_producer_of_0_7_loses_what_is_in_its_queue(dispatch: str, queu
     assert found.metrics["accepted"] > 0
     assert found.metrics["records_per_second"] > 0
     assert (found.metrics["lost"] > 0) == (dispatch == ASYNC)
+    assert found.metrics["delay"] == statistics.median_high(found.samples["delay"])
     arrived = found.metrics["accepted"] - found.metrics["lost"]
     assert len(found.samples["delay"]) - arrived in {0, 1}, "the last one may be sent and not yet counted"

@@ -166,6 +166,121 @@ def test_samples_of_one_repetition_have_an_interval() -> None:
     assert verdict("less", [sampled], metric="top", than="bottom") is AGREES
 
 
+def judged(test: str, measurements: list[Measurement], **fields: object) -> str:
+    claim = Claim(table="t", says="", test=test, along="x", **fields)  # type: ignore[arg-type]
+    return judge(claim, TABLE, "b", measurements).measured
+
+
+@pytest.mark.parametrize(
+    ("test", "exponent", "expected"),
+    [
+        ("falls", -0.01, AGREES), ("falls", 0.01, DISAGREES), ("rises", 0.01, AGREES), ("rises", -0.01, DISAGREES),
+        ("no_rise", 0.09, AGREES), ("no_rise", 0.11, DISAGREES), ("linear", 0.79, DISAGREES), ("linear", 0.81, AGREES),
+        ("linear", 1.19, AGREES), ("linear", 1.21, DISAGREES),
+    ],
+)  # fmt: skip
+def test_bounds_of_exponents(test: str, exponent: float, expected: ClaimVerdict) -> None:
+    """Repetitions that are all equal have no interval, so that the bound alone decides."""
+    assert verdict(test, measured({x: 100.0 * x**exponent for x in (1, 2, 4)}, (1.0,) * 3)) is expected
+
+
+@pytest.mark.parametrize(
+    ("test", "ratio", "expected"),
+    [
+        ("equal", 1.14, AGREES), ("equal", 1.16, DISAGREES), ("equal", 0.88, AGREES), ("equal", 0.86, DISAGREES),
+        ("nearly_none", 0.04, AGREES), ("nearly_none", 0.06, DISAGREES), ("less", 0.99, AGREES),
+        ("less", 1.01, DISAGREES),
+    ],
+)  # fmt: skip
+def test_bounds_of_ratios(test: str, ratio: float, expected: ClaimVerdict) -> None:
+    found = counted(top=100 * ratio, bottom=100)
+    assert verdict(test, found, metric="top", than="bottom") is expected
+    if test == "equal":
+        assert verdict("same", measured({1: 100.0, 2: 100.0 * ratio}, (1.0,) * 3)) is expected
+
+
+def test_every_setting_is_compared_with_the_first() -> None:
+    """Two steps of 10 %, each of them within the bounds, make 21 %."""
+    assert verdict("same", measured({1: 100.0, 2: 110.0}, (1.0,) * 3)) is AGREES
+    assert verdict("same", measured({1: 100.0, 2: 110.0, 4: 121.0}, (1.0,) * 3)) is DISAGREES
+
+
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 1)])
+def test_every_group_counts_in_the_interval(sizes: tuple[int, int]) -> None:
+    """A group that says nothing makes the whole undecided, whichever is measured first."""
+    steady, noisy = sizes
+    by_size = {steady: measured(FALLING, size=steady), noisy: measured(FLAT, NOISY, size=noisy)}
+    assert verdict("falls", by_size[steady], within=["size"]) is AGREES
+    assert verdict("falls", by_size[1] + by_size[2], within=["size"]) is UNDECIDED
+
+
+def test_a_statistic_is_the_mean_of_its_groups() -> None:
+    both = measured(LINE, (1.0,) * 3, size=1) + measured({1: 1.0, 4: 2.0}, (1.0,) * 3, size=2)
+    assert judged("rises", both, within=["size"]) == "exponent 0.75"
+
+
+def test_a_value_that_is_seldom_above_zero_is_not_nothing() -> None:
+    """Half of the steps of a bounce have no pause: their median is zero, and says nothing about the others."""
+    seldom = (0.0, 0.0, 0.0, 0.0, 1.0)
+    steps = measured({"eager": 900.0}, REPEATED) + measured({"cooperative": 900.0}, seldom)
+    words = judged("falls", steps, order=["eager", "cooperative"])
+    assert "-80%" in words
+
+
+def test_an_interval_of_ratios_has_95_percent() -> None:
+    """The means differ by a quarter, and the values of each metric by twice as much from their mean."""
+    found = [
+        Measurement(
+            target="b", experiment="throughput", settings={"x": 1}, repetition=number,
+            metrics={"top": 75.0 * factor, "bottom": 100.0 * factor},
+        )
+        for number, factor in enumerate((0.5, 1.5) * 5, 1)
+    ]  # fmt: skip
+    assert verdict("less", found, metric="top", than="bottom") is UNDECIDED
+
+
+def test_nothing_before_is_no_ratio() -> None:
+    """Where nothing was written before a failure, that nothing was written during it says nothing."""
+    for test in RATIOS:
+        assert verdict(test, counted(top=0, bottom=0), metric="top", than="bottom") is UNDECIDED
+
+
+def test_measurements_of_other_tables_do_not_count() -> None:
+    elsewhere = [
+        Measurement(target="b", experiment="size", settings=one.settings, repetition=1, metrics=one.metrics)
+        for one in measured(LINE)
+    ]
+    assert verdict("rises", elsewhere) is UNDECIDED
+    assert verdict("rises", measured(FALLING) + elsewhere) is DISAGREES
+
+
+def test_a_failed_measurement_does_not_count() -> None:
+    """It has no throughput, which is not a throughput of zero."""
+    failed = Measurement(target="b", experiment="throughput", settings={"x": 1}, repetition=4, failed="no leader")
+    lacking = Measurement(target="b", experiment="throughput", settings={"x": 1}, repetition=4, unsupported="too old")
+    assert verdict("positive", [*counted(rate=5), failed, lacking], metric="rate") is AGREES
+    assert verdict("positive", [failed, lacking], metric="rate") is UNDECIDED
+
+
+def test_the_metric_of_a_claim_is_not_that_of_its_table() -> None:
+    found = [
+        Measurement(
+            target="b", experiment="throughput", settings={"x": x}, repetition=number,
+            metrics={"rate": float(x), "delay": 1 / x},
+        )
+        for x in (1, 2)
+        for number in (1, 2, 3)
+    ]  # fmt: skip
+    assert verdict("rises", found) is AGREES
+    assert verdict("rises", found, metric="delay") is DISAGREES
+
+
+def test_the_figures_of_a_document_need_no_repetition() -> None:
+    table = next(one for one in tables() if one.id == "principles-producers")
+    claim = next(one for one in claims() if one.table == table.id)
+    assert judge(claim, table, "b", []).document == "exponent 0.92"
+
+
 # -- the documents ---------------------------------------------------------------------------------
 
 
