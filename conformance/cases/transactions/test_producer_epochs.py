@@ -60,7 +60,7 @@ def advance(cluster: Cluster, producer: Transactional) -> None:
 
 
 @clause("TXN-38", "InitProducerId")
-@defect(Reply(InitProducerIdRequest, "producer_id", 7))
+@defect(Reply(InitProducerIdRequest, "producer_epoch", 7))
 @pytest.mark.slow
 def test_the_next_instance_has_a_new_id(cluster: Cluster, topic: Topic, last: Transactional) -> None:
     named = {"producer_id": last.producer_id, "producer_epoch": LAST_EPOCH}
