@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from highwater.reference.context import Context, from_json, to_json
-from highwater.reference.effects import STORE, Effect, Instant, Trace
+from highwater.reference.effects import Trace
 from highwater.reference.legacy.registry import (
     BROKER_IDS,
     BROKER_TOPICS,
     BrokerPartition,
     GroupPaths,
+    StoreNode,
     node_name,
     range_of,
     read_members,
@@ -63,7 +64,7 @@ class ConnectedStore:
         return await self.call(Children(path))
 
 
-class GroupConsumer:
+class GroupConsumer(StoreNode):
     """`fetching` maps the owned partitions to their next offsets. With `max_retries` None it retries forever.
 
     The steps of a rebalance are traced here where they are local, and by the store where they change it
@@ -73,7 +74,8 @@ class GroupConsumer:
     def __init__(
         self, context: Context, group: str, consumer_id: str, topics: dict[str, int], max_retries: int | None = None
     ) -> None:
-        self._context, self.consumer_id, self._topics = context, consumer_id, topics
+        super().__init__(context)
+        self.consumer_id, self._topics = consumer_id, topics
         self._group = group
         self._paths, self._max_retries = GroupPaths(group), max_retries
         self._purgatory = Purgatory(context)
@@ -90,31 +92,8 @@ class GroupConsumer:
         self._watch_paths = REGISTRIES | {self._paths.ids}
         self._armed_watches: frozenset[str] = frozenset()
 
-    # -- events ------------------------------------------------------------------------------------
-
-    def start(self, now: Instant) -> list[Effect]:
-        self._context.now = now
-        self.store.start()
-        return self._context.out.drain()
-
-    def receive(self, now: Instant, source: str, message: Any) -> list[Effect]:
-        self._context.now = now
-        self.store.receive(message)
-        return self._context.out.drain()
-
-    def fire(self, now: Instant, timer: str) -> list[Effect]:
-        self._context.now = now
+    def _fire(self, timer: str) -> None:
         (self._purgatory.fire if timer.startswith(PREFIX) else self.store.fire)(timer)
-        return self._context.out.drain()
-
-    def complete(self, now: Instant, token: str) -> list[Effect]:
-        return []
-
-    def closed(self, now: Instant, peer: str) -> list[Effect]:
-        self._context.now = now
-        if peer == STORE:
-            self.store.closed()
-        return self._context.out.drain()
 
     @property
     def idle(self) -> bool:

@@ -8,13 +8,13 @@ keep them up to date, or from a list (`broker.list`). Like a broker, the produce
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 from zlib import crc32
 
 from highwater.reference.context import Context
-from highwater.reference.effects import STORE, Effect, Instant, broker_peer
+from highwater.reference.effects import Effect, Instant, broker_peer
 from highwater.reference.legacy.messages import message_set
-from highwater.reference.legacy.registry import BROKER_IDS, BROKER_TOPICS, BrokerPartition, read_partitions
+from highwater.reference.legacy.registry import BROKER_IDS, BROKER_TOPICS, BrokerPartition, StoreNode, read_partitions
 from highwater.reference.legacy.requests import Produce, encode_request
 from highwater.reference.procedures import spawn
 from highwater.reference.store.client import StoreClient
@@ -125,11 +125,12 @@ def request_of(items: Iterable[Item], compression: Compression = Compression.NON
     return encode_request(produces[0] if len(produces) == 1 else tuple(produces))
 
 
-class LegacyProducer:
+class LegacyProducer(StoreNode):
     """A producer that finds its brokers in ZooKeeper. `view` is what it has read; it sends to `broker:ID`."""
 
     def __init__(self, context: Context, config: ProducerConfig, partitioner: Partitioner) -> None:
-        self._context, self._config = context, config
+        super().__init__(context)
+        self._config = config
         self.view = View(partitioner)
         self.store = StoreClient(
             context, on_session=self._begin_reading, on_event=self._on_event, on_resumed=self._begin_reading
@@ -137,35 +138,11 @@ class LegacyProducer:
         self._queues: dict[int, DispatchQueue] = {}
         self._is_reading = self._has_changed = False
 
-    # -- events ------------------------------------------------------------------------------------
-
-    def start(self, now: Instant) -> list[Effect]:
-        self._context.now = now
-        self.store.start()
-        return self._context.out.drain()
-
-    def receive(self, now: Instant, source: str, message: Any) -> list[Effect]:
-        self._context.now = now
-        self.store.receive(message)
-        return self._context.out.drain()
-
-    def fire(self, now: Instant, timer: str) -> list[Effect]:
-        self._context.now = now
+    def _fire(self, timer: str) -> None:
         if timer.startswith(QUEUE_TIMER):
             self._dispatch(int(timer.removeprefix(QUEUE_TIMER)))
         else:
-            self.store.fire(timer)
-        return self._context.out.drain()
-
-    def complete(self, now: Instant, token: str) -> list[Effect]:
-        return []
-
-    def closed(self, now: Instant, peer: str) -> list[Effect]:
-        """Handle the end of a connection. What was sent on it may be lost, and a producer of 0.7 never learns it."""
-        self._context.now = now
-        if peer == STORE:
-            self.store.closed()
-        return self._context.out.drain()
+            super()._fire(timer)
 
     # -- sending -----------------------------------------------------------------------------------
 

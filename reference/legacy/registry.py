@@ -1,10 +1,11 @@
 """The ZooKeeper nodes of brokers and consumers of Kafka 0.7 (kafka-0.7-design, "Zookeeper Directories")."""
 
 from collections.abc import Awaitable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from highwater.errors import UsageError
-from highwater.reference.context import from_json, to_json
+from highwater.reference.context import Context, from_json, to_json
+from highwater.reference.effects import STORE, Effect, Instant
 from highwater.reference.store.client import StoreClient
 from highwater.reference.store.messages import Create, StoreReply
 
@@ -25,6 +26,43 @@ class Reader(Protocol):
 def node_name(partition: BrokerPartition) -> str:
     broker_id, number = partition
     return f"{broker_id}-{number}"
+
+
+class StoreNode:
+    """The entry points of a node that talks to the store. A subclass sets `store`, and adds timers of its own."""
+
+    store: StoreClient
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def start(self, now: Instant) -> list[Effect]:
+        self._context.now = now
+        self.store.start()
+        return self._context.out.drain()
+
+    def receive(self, now: Instant, source: str, message: Any) -> list[Effect]:
+        self._context.now = now
+        self.store.receive(message)
+        return self._context.out.drain()
+
+    def fire(self, now: Instant, timer: str) -> list[Effect]:
+        self._context.now = now
+        self._fire(timer)
+        return self._context.out.drain()
+
+    def _fire(self, timer: str) -> None:
+        self.store.fire(timer)
+
+    def complete(self, now: Instant, token: str) -> list[Effect]:
+        return []
+
+    def closed(self, now: Instant, peer: str) -> list[Effect]:
+        """Handle the end of a connection; what was sent on it may be lost."""
+        self._context.now = now
+        if peer == STORE:
+            self.store.closed()
+        return self._context.out.drain()
 
 
 class GroupPaths:

@@ -35,6 +35,7 @@ from highwater.reference.legacy.producer import (
 )
 from highwater.reference.legacy.requests import Produce, decode_request
 from highwater.reference.storage.filesystem import FileSystem
+from highwater.reference.tests.simulated import Hand
 from highwater.reference.tests.test_legacy_consumer import Group
 from highwater.reference.wire.compression import Compression
 
@@ -120,28 +121,17 @@ def test_a_batch_is_one_request_with_a_message_set_for_each_partition(codec: Com
 # -- discovery -------------------------------------------------------------------------------------
 
 
-class BrokerNode:
+class BrokerNode(Hand):
     """A broker of 0.7 as a host of the simulator: it takes produce requests."""
 
     def __init__(self, fs: FileSystem) -> None:
+        super().__init__()
         self.broker = LegacyBroker(fs, LegacyLogConfig(flush_messages=1), 4)
-
-    def start(self, now: Instant) -> list[Effect]:
-        return []
 
     def receive(self, now: Instant, source: str, message: Any) -> list[Effect]:
         self.broker.handle(message[4:], now.monotonic_ms)
         for log in self.broker.logs.values():
             log.flushed(now.monotonic_ms)
-        return []
-
-    def fire(self, now: Instant, timer: str) -> list[Effect]:
-        return []
-
-    def complete(self, now: Instant, token: str) -> list[Effect]:
-        return []
-
-    def closed(self, now: Instant, peer: str) -> list[Effect]:
         return []
 
     def stored(self) -> list[bytes]:
