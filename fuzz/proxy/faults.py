@@ -20,9 +20,10 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from highwater.errors import UsageError
+from highwater.fuzz.proxy.reach import filters_of
 from highwater.names import unknown_name
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.registry import APIS
+from highwater.reference.wire.registry import APIS, Api
 
 Side = Literal["request", "response"]
 Parameter = Literal["none", "ms", "ms or none", "error"]
@@ -215,7 +216,24 @@ def _check(fault: MessageFault) -> None:
         raise UsageError("NONE is no error", hint="name an error such as NOT_LEADER_OR_FOLLOWER")
     for name in fault.apis:
         api = next((each for each in APIS.values() if each.name == name), None)
-        if api is not None and fault.versions[0] > api.max_version:
+        if api is None:
+            continue
+        if fault.versions[0] > api.max_version:
             raise UsageError(f"no version {fault.versions[0]} of {name}", hint=f"up to {api.max_version} is known")
+        passable = filters_of(api, response=fault.side == "response")
+        for filter_name, _ in fault.filters:
+            if filter_name not in passable:
+                raise UsageError(
+                    f"no {fault.side} of {name} has a {filter_name}",
+                    hint=f"filters of it: {', '.join(sorted(passable))}",
+                )
     if fault.versions[0] > fault.versions[1]:
         raise UsageError(f"no version is in v{fault.versions[0]}-{fault.versions[1]}", hint="the smaller one first")
+
+
+def _check_filters(fault: MessageFault, api: Api) -> None:
+    known = filters_of(api, response=fault.side == "response")
+    for name, _ in fault.filters:
+        if name not in known:
+            hint = f"filters of it: {', '.join(sorted(known))}"
+            raise UsageError(f"no {fault.side} of {api.name} has a {name}", hint=hint)

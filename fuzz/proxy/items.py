@@ -16,6 +16,10 @@ PARTITION: Final = ("partition_index", "partition", "index", "partition_id")
 TOPIC: Final = ("topic", "topic_name", "name")
 TOPIC_NAMES: Final = "topic_names"
 """The one array of names that are topics."""
+GROUPS: Final = ("group_id", "group_ids", "groups", "groups_names")
+TRANSACTIONS: Final = ("transactional_id", "transactional_ids", "v3_and_below_transactional_id")
+KEY_TYPE: Final = "key_type"
+"""The field of FindCoordinator that says what its keys are."""
 
 
 @derived

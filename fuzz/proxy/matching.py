@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from highwater.fuzz.proxy.faults import MessageFault, Side
-from highwater.fuzz.proxy.items import Item, TopicNames, items, text_of
+from highwater.fuzz.proxy.items import GROUPS, KEY_TYPE, TRANSACTIONS, Item, TopicNames, items, text_of
 
-GROUPS = ("group_id", "group_ids", "groups", "groups_names")
-TRANSACTIONS = ("transactional_id", "transactional_ids", "v3_and_below_transactional_id")
 COORDINATOR_KEYS = ("key", "coordinator_keys")
 COORDINATED = {0: "group", 1: "transaction"}
 """What the key of FindCoordinator is, by its type."""
@@ -118,8 +116,9 @@ def concerned(fault: MessageFault) -> Callable[[Item], bool] | None:
 
 def _admits_item(fault: MessageFault, item: Item) -> bool:
     topic, partition = item
-    whole_topic = partition is None and fault.filter("partition") is None
-    return fault.admits("topic", topic) and (whole_topic or fault.admits("partition", str(partition)))
+    if partition is None and fault.filter("partition") is not None:
+        return False
+    return fault.admits("topic", topic) and fault.admits("partition", str(partition))
 
 
 def _names_item(fault: MessageFault, bodies: Sequence[Any], topics: TopicNames) -> bool:
@@ -132,6 +131,6 @@ def _names(fault: MessageFault, name: str, request: Any, fields: tuple[str, ...]
     if fault.filter(name) is None:
         return True
     found = text_of(request, fields)
-    if COORDINATED.get(getattr(request, "key_type", -1)) == name:
+    if COORDINATED.get(getattr(request, KEY_TYPE, -1)) == name:
         found |= text_of(request, COORDINATOR_KEYS)
     return any(fault.admits(name, each) for each in found)
