@@ -116,8 +116,11 @@ class Processes:
         if name in self._processes:
             self._processes[name].wait()
 
-    def stop(self, name: Name, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Stop with SIGTERM, or SIGKILL after a timeout; a paused process is resumed first."""
+    def stop(self, name: Name, timeout_s: float = STOP_TIMEOUT_S) -> bool:
+        """Stop with SIGTERM, or SIGKILL after a timeout; a paused process is resumed first.
+
+        Return False if it had to be killed.
+        """
         self.signal(name, signal.SIGCONT)
         self.signal(name, signal.SIGTERM)
         if name in self._processes:
@@ -125,6 +128,8 @@ class Processes:
                 self._processes[name].wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self.kill(name)
+                return False
+        return True
 
     def started(self) -> list[Name]:
         """Return the names of all processes that were started and not forgotten."""

@@ -15,6 +15,7 @@ from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListen
 from highwater.conformance.targets.commands import QUICK_SETTINGS, rack_of
 from highwater.conformance.targets.discovery import restart_dead, wait_for_group_coordinator, wait_until_complete
 from highwater.errors import UsageError
+from highwater.java_classes import ClassArchive
 from highwater.ports import Ports
 from highwater.processes import Processes
 from highwater.releases import NEWEST, fetch_release, release_number
@@ -22,6 +23,7 @@ from highwater.temporary import make_folder
 from highwater.toolchain import java
 
 TOOL_TIMEOUT_S: Final = 60.0
+STOP_TO_KEEP_CLASSES_S: Final = 20.0
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 ZOOKEEPER_NODE: Final = "zookeeper"
 KRAFT_SINCE: Final = (3, 3)
@@ -101,6 +103,7 @@ class ApacheKafka:
         self._java, self._extra_settings = (str(java().executable), *java_flags), settings or {}
         self._node_settings, self._environment = node_settings, environment
         self._jars = fetch_release(version)
+        self._classes = ClassArchive(f"apache-kafka-{version}", str(self._jars))
         self._ports, self._logins = Ports(brokers + (brokers if self._kraft else 1)), Ports(brokers)
         self.addresses: Mapping[int, str] = {
             node: f"127.0.0.1:{port}" for node, port in enumerate(self._ports[:brokers], 1)
@@ -109,6 +112,7 @@ class ApacheKafka:
         self._login = SaslListener(f"127.0.0.1:{self._logins[0]}", "highwater", "highwater-secret", mechanisms)
         self.sasl = self._login if self._kraft else None
         self.folder = make_folder("kafka-")
+        self._recorder = next(iter(self.addresses)) if self._classes.claim() else None  # the node that writes them
         self.nodes = Processes(self.folder, self._write_configs())
         try:
             self._start_all()
@@ -149,10 +153,18 @@ class ApacheKafka:
         return True
 
     def close(self) -> None:
+        self._keep_classes()
         self.nodes.close()
         self._ports.release()
         self._logins.release()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _keep_classes(self) -> None:
+        """Stop the node that writes the archive of loaded classes and keep that, if there is none yet."""
+        is_running = self._recorder is not None and self.nodes.is_running(self._recorder)
+        if self._recorder is not None and is_running and self.nodes.stop(self._recorder, STOP_TO_KEEP_CLASSES_S):
+            self._classes.keep(self.folder)
+        self._classes.release()
 
     # -- start ---------------------------------------------------------------------------------------
 
@@ -189,11 +201,16 @@ class ApacheKafka:
 
     def tool_command(self, main: str, *arguments: str) -> list[str]:
         """Return the command that runs a main class of the release with the Java and the flags of the brokers."""
-        return [*self._java, "-cp", f"{self._jars}/*", main, *arguments]
+        return self._java_command(self._classes.using(), main, *arguments)
+
+    def _java_command(self, flags: Sequence[str], main: str, *arguments: str) -> list[str]:
+        return [*self._java, *flags, "-cp", f"{self._jars}/*", main, *arguments]
 
     def _start_command(self, node: int | str, main: str) -> list[str]:
         report_owned = [f"{name}={value}" for name, value in self._environment(node).items()]
-        return [*(["env", *report_owned] if report_owned else []), *self.tool_command(main, str(self._config(node)))]
+        classes = self._classes.writing(self.folder) if node == self._recorder else self._classes.using()
+        command = self._java_command(classes, main, str(self._config(node)))
+        return [*(["env", *report_owned] if report_owned else []), *command]
 
     def _config(self, node: int | str) -> Path:
         return self.folder / f"{node}.properties"

@@ -1,9 +1,7 @@
 """Run TLC in a separate process. A time-out, a kill or a JVM that runs out of memory is `unknown`, never `valid`."""
 
 import atexit
-import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -14,14 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from highwater.java_classes import ClassArchive
 from highwater.processes import Guardian
 from highwater.spec.tlc.messages import PROGRESS, Messages, TlcResult, counts_in, read_frames, to_result
 from highwater.temporary import temporary_folder
-from highwater.toolchain import cache_folder, java, tlc_jar
+from highwater.toolchain import java, tlc_jar
 
 QUIET_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 FAST_JVM: Final = ("-XX:+UseParallelGC",)
-FIRST_WITH_ARCHIVES: Final = 13  # JEP 350
 TIMED_OUT: Final = "no result within"
 """How the reason of a result begins if the time was over."""
 
@@ -81,7 +79,10 @@ def run_tlc(
     started = time.monotonic()
     with temporary_folder("tlc-") as scratch:
         guardian = _guardian()  # before TLC: it takes a moment to start
-        process = _start(module, config, options, scratch)
+        classes = ClassArchive("tlc", tlc_jar().sha256)
+        is_first = classes.claim()
+        shared = classes.writing(scratch) if is_first else classes.using()
+        process = _start(module, config, options, scratch, shared)
         guardian.watch(process.pid)
         _running.add(process)
         timed_out = threading.Event()
@@ -95,12 +96,14 @@ def run_tlc(
         try:
             messages = _read_output(process, started, on_progress)
             code = process.wait()
-            _keep_classes(scratch)
+            if is_first and code >= 0:  # else it was killed, perhaps while it wrote
+                classes.keep(scratch)
         finally:
             timer.cancel()
             _kill(process)
             guardian.forget(process.pid)
             _running.discard(process)
+            classes.release()
     if process in _stopped:
         _stopped.discard(process)
         raise StoppedError
@@ -118,7 +121,7 @@ def _guardian() -> Guardian:
     return guardian
 
 
-def _start(module: Path, config: Path, options: Options, scratch: Path) -> subprocess.Popen[str]:
+def _start(module: Path, config: Path, options: Options, scratch: Path, java_flags: list[str]) -> subprocess.Popen[str]:
     """Start TLC in its own process group, so that after a time-out all its processes can be killed."""
     # TLC names files in these folders by the second, so concurrent runs need separate folders.
     metadata, temporary = scratch / "metadata", scratch / "tmp"
@@ -127,7 +130,7 @@ def _start(module: Path, config: Path, options: Options, scratch: Path) -> subpr
     library = [f"-DTLA-Library={folders}"] if folders else []
     arguments = [
         *(str(java().executable), *(QUIET_JVM if options.small else FAST_JVM), f"-Xmx{options.memory_mb}m", "-Xss16m"),
-        *_shared_classes(scratch),
+        *java_flags,
         *(f"-Djava.io.tmpdir={temporary}", *library, "-cp", str(tlc_jar().path), "tlc2.TLC", "-tool"),
         # Check liveness only at the end, with a fixed fingerprint function: otherwise the counterexample varies by run.
         *("-lncheck", "final", "-fp", "0"),
@@ -148,31 +151,6 @@ def _start(module: Path, config: Path, options: Options, scratch: Path) -> subpr
         errors="replace",
         start_new_session=True,
     )
-
-
-def _class_archive() -> Path:
-    """Return where the loaded classes of this TLC in this Java are kept: they save a third of the start."""
-    found = java()
-    name = hashlib.sha256(f"{tlc_jar().sha256} {found.version} {found.executable}".encode()).hexdigest()[:16]
-    return cache_folder() / f"tlc-{name}.jsa"
-
-
-def _shared_classes(scratch: Path) -> list[str]:
-    """Return the flags to use the archive of classes, or to write one at the end of this run if there is none."""
-    if java().major < FIRST_WITH_ARCHIVES:
-        return []
-    archive = _class_archive()
-    flag = f"SharedArchiveFile={archive}" if archive.exists() else f"ArchiveClassesAtExit={scratch / archive.name}"
-    return [f"-XX:{flag}", "-Xshare:auto", "-Xlog:disable"]
-
-
-def _keep_classes(scratch: Path) -> None:
-    archive = _class_archive()
-    written = scratch / archive.name
-    if written.exists() and not archive.exists():
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(written, archive.with_suffix(f".{os.getpid()}"))
-        archive.with_suffix(f".{os.getpid()}").replace(archive)
 
 
 def _simulation(options: Options) -> list[str]:
