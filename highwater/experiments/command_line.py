@@ -46,16 +46,16 @@ def bench_command(
         return
     if resume is None:
         _check(targets or [], experiment or [], scale)
-    from highwater.experiments.plans import EXPERIMENTS, SCALES
+    from highwater.experiments.plans import SCALES, experiments_of
     from highwater.experiments.run import Plan, read_plan, run
     from highwater.results import new_folder
 
     if resume is not None:
         folder, plan = resume, read_plan(resume)
     else:
-        chosen = [name for name in EXPERIMENTS if not experiment or name in experiment]
         plan = Plan(
-            targets=list(dict.fromkeys(targets or [])), experiments=chosen, scale=scale, seed=seed,
+            targets=list(dict.fromkeys(targets or [])), experiments=experiments_of(scale, experiment or []),
+            scale=scale, seed=seed,
             repetitions=repetitions or SCALES[scale].repetitions,
         )  # fmt: skip
         folder = new_folder("bench", target=" ".join(plan.targets), seed=seed, **({"root": out} if out else {}))
@@ -163,9 +163,18 @@ def _finish(plan: Any, folder: Path, *, json: bool) -> ExitCode:
         typer.echo(
             f"\n{len(measurements)} measurements ({failed} failed); claims: "
             + ", ".join(f"{count} {name}" for name, count in counts.items())
+            + _left_out(plan)
             + f"\npage: {page}\ndata: {folder / 'measurements.csv'}, {folder / 'measurements.parquet'}"
         )
     return ExitCode.HELD if counts["agrees"] + counts["disagrees"] else ExitCode.UNDECIDED
+
+
+def _left_out(plan: Any) -> str:
+    """Return a line that names the experiments that were not measured, if there are any."""
+    from highwater.experiments.plans import EXPERIMENTS
+
+    names = [name for name in EXPERIMENTS if name not in plan.experiments]
+    return f"\nnot measured: {', '.join(names)} (`-e NAME` measures one)" if names else ""
 
 
 def _print(judged: list[Any]) -> None:

@@ -1,6 +1,6 @@
 """The conditions of each experiment, by scale."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,10 @@ NOT_APPLICABLE: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured: repetitions, seconds of each measurement, and which values of each parameter."""
+    """How much is measured: repetitions, seconds of each measurement, and which values of each parameter.
+
+    `failures`: how often a record is sent again, and which brokers are killed.
+    """
 
     repetitions: int
     seconds: float
@@ -34,6 +37,9 @@ class Scale:
     pause_repetitions: int
     fault_kinds: tuple[str, ...] | None
     queue_times_ms: tuple[int, ...]
+    failures: tuple[tuple[int, str], ...]
+    left_out: tuple[str, ...] = ()
+    """Experiments that are measured only if they are asked for by name."""
 
 
 EAGER, COOPERATIVE = "eager", "cooperative"
@@ -44,26 +50,29 @@ SYNC, ASYNC = "sync", "async"
 RDKAFKA_PRODUCER, OLD_PRODUCER = "librdkafka", "Kafka 0.7"
 ALL_SIZES: Final = (10, 20, 40, 60, 80, 100, 150, 200, 400, 800, 1_000, 2_000, 5_000, 10_000)
 
+KILLED, RETRIED, RESTARTED = (0, "all but two"), (100_000_000, "all but two"), (100_000_000, "all but one, restarted")
+
 SCALES: Final[Mapping[str, Scale]] = {
     "tiny": Scale(
-        repetitions=3, seconds=0.3, warm_up_s=2, latency_s=3, load_s=6, records_to_read=60_000, replicas=(1, 2, 3),
+        repetitions=3, seconds=0.3, warm_up_s=4, latency_s=2, load_s=6, records_to_read=60_000, replicas=(1, 3),
         partitions=(12,), producers=(1, 2), topic_partitions=(1, 3, 6), sizes=(100, 1_000, 10_000),
         record_bytes=(1_000,), members=3, protocols=(EAGER, COOPERATIVE), clients=(LIBRDKAFKA, SIMULATED),
-        pause_repetitions=1, fault_kinds=("kill", "pause"), queue_times_ms=(1_000,),
+        pause_repetitions=1, fault_kinds=("kill", "pause"), queue_times_ms=(1_000,), failures=(RESTARTED,),
+        left_out=("partitions", "size", "dispatch", "durability", "availability"),
     ),
     "default": Scale(
         repetitions=5, seconds=0.5, warm_up_s=8, latency_s=10, load_s=12, records_to_read=300_000,
         replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3), topic_partitions=(1, 2, 3, 6, 9, 12),
         sizes=(10, 40, 100, 400, 1_000, 2_000, 10_000), record_bytes=(1_000,), members=10, protocols=ALL_PROTOCOLS,
         clients=(LIBRDKAFKA, SIMULATED), pause_repetitions=1, fault_kinds=None,
-        queue_times_ms=(10, 100, 1_000),
+        queue_times_ms=(10, 100, 1_000), failures=(KILLED, RETRIED, RESTARTED),
     ),
     "full": Scale(
-        repetitions=10, seconds=2.0, warm_up_s=20, latency_s=30, load_s=30, records_to_read=2_000_000,
+        repetitions=10, seconds=2.0, warm_up_s=20, latency_s=120, load_s=30, records_to_read=2_000_000,
         replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3),
         topic_partitions=(1, 2, 3, 4, 5, 6, 7, 8, 9, 12), sizes=ALL_SIZES, record_bytes=(100, 1_000), members=10,
         protocols=ALL_PROTOCOLS, clients=(LIBRDKAFKA, JAVA, SIMULATED), pause_repetitions=3, fault_kinds=None,
-        queue_times_ms=(1, 10, 100, 1_000),
+        queue_times_ms=(1, 10, 100, 1_000), failures=(KILLED, RETRIED, RESTARTED),
     ),
 }  # fmt: skip
 
@@ -148,7 +157,7 @@ def dispatch(scale: Scale) -> Iterator[Condition]:
 
 def failures(scale: Scale) -> Iterator[Condition]:
     """Yield two brokers killed without and with retries, and all but one killed and restarted, as of four brokers."""
-    for retries, killed in ((0, "all but two"), (100_000_000, "all but two"), (100_000_000, "all but one, restarted")):
+    for retries, killed in scale.failures:
         yield Condition(
             experiment="failures", brokers=3,
             settings={"acks": "all", "min_insync_replicas": 2, "partitions": 12, "retries": retries, "killed": killed},
@@ -193,5 +202,13 @@ EXPERIMENTS: Final[Mapping[str, Callable[[Scale], Iterator[Condition]]]] = {
     "availability": availability,
 }
 """In the order in which they are measured."""
+
+
+def experiments_of(scale: str, wanted: Collection[str]) -> list[str]:
+    """Return the experiments that are wanted, or all that the scale does not leave out, in the order of measuring."""
+    left_out = SCALES[scale].left_out
+    return [name for name in EXPERIMENTS if (name in wanted if wanted else name not in left_out)]
+
+
 ONCE: Final = frozenset({"dispatch", "failures", "durability", "rebalance", "availability"})
 """Experiments that take long and are repeated `pause_repetitions` times."""

@@ -10,8 +10,10 @@ from highwater.experiments.plans import Scale
 from highwater.experiments.targets import Bench
 
 FILL_S: Final = 120.0
-PACED_RECORDS: Final = 1_000.0
-"""Records a second when latency is measured: far below what any of the brokers can take."""
+PACED_RECORDS: Final = 100.0
+"""Records a second when latency is measured, each a request of its own: else time in a queue would be measured."""
+IN_STEP: Final = 0.95
+"""The share of paced records that must be acknowledged within `LATE_S`."""
 SLOWEST: Final = 10_000
 """Records below which no 99.99th percentile is given: it would be the largest value."""
 LATE_S: Final = 1.0
@@ -26,8 +28,8 @@ class LoadMeasure:
         self._topics = 0
 
     def warm_up(self, bench: Bench) -> None:
-        """Send for a while: the JIT compiler of Apache Kafka needs some hundred thousand records."""
-        topic = self._create(bench, 6, 1)
+        """Send for a while, to all replicas: the JIT compiler of Apache Kafka needs some hundred thousand records."""
+        topic = self._create(bench, 6, min(3, len(bench.addresses)))
         for acks in ("1", "all"):
             self._send(bench, topic, 1, 1_000, self._scale.warm_up_s / 2, acks=acks)
         bench.delete_topic(topic)
@@ -112,6 +114,12 @@ class LoadMeasure:
             bench.delete_topic(topic)
         if not found.latencies_ms or not sent.latencies_ms:
             raise TimeoutError("no record was acknowledged and read")
+        in_time = sum(latency <= 1e3 * LATE_S for latency in sent.latencies_ms)
+        if in_time < IN_STEP * PACED_RECORDS * seconds:
+            raise TimeoutError(
+                f"{in_time} of {PACED_RECORDS * seconds:g} records were acknowledged within {LATE_S:g} s: the brokers "
+                f"do not keep up with {PACED_RECORDS:g} records/s, and what would be measured is a queue"
+            )
         return {
             **{f"producer_{name}": value for name, value in quantiles(sent.latencies_ms).items()},
             **{f"consumer_{name}": value for name, value in quantiles(found.latencies_ms).items()},

@@ -11,7 +11,7 @@ from highwater.experiments.clients import Clients, Read, Reading, Sending, Sent
 from highwater.experiments.conditions import Condition, Measurement, Setting
 from highwater.experiments.measures import dispatch
 from highwater.experiments.measures.failures import FIRST_S, FailureMeasure
-from highwater.experiments.measures.load import LoadMeasure, quantiles
+from highwater.experiments.measures.load import PACED_RECORDS, LoadMeasure, quantiles
 from highwater.experiments.measures.producing import STAMP
 from highwater.experiments.measures.rebalance import CLASSIC, SETTINGS, Member, Observed
 from highwater.experiments.plans import EAGER, SCALES, SYNC
@@ -69,10 +69,20 @@ def test_consumers_share_the_partitions_and_the_slowest_counts(broker: Bench) ->
 
 
 def test_the_latencies_of_the_producer_are_those_of_acknowledgements(broker: Bench) -> None:
-    clients = FixedClients([Sent(2, {}, [1.0, 3.0])], [Read(2, 1.0, [20.0, 40.0])])
+    half = int(PACED_RECORDS * SCALE.latency_s / 2)
+    clients = FixedClients([Sent(2 * half, {}, [1.0, 3.0] * half)], [Read(2, 1.0, [20.0, 40.0])])
     found = LoadMeasure(clients, SCALE, "latency").measure(broker, load("latency")).metrics
     assert (found["producer_average"], found["producer_maximum"]) == (2, 3)
     assert (found["consumer_average"], found["consumer_minimum"]) == (30, 20)
+
+
+@pytest.mark.parametrize("late", [0.06, 1.0])
+def test_the_latency_of_a_broker_that_does_not_keep_up_is_none(broker: Bench, late: float) -> None:
+    due = int(PACED_RECORDS * SCALE.latency_s)
+    latencies = [3.0] * (due - int(due * late)) + [3_000.0] * int(due * late)
+    clients = FixedClients([Sent(due, {}, latencies)], [Read(2, 1.0, [20.0, 40.0])])
+    with pytest.raises(TimeoutError, match="do not keep up with 100 records/s"):
+        LoadMeasure(clients, SCALE, "behind").measure(broker, load("latency"))
 
 
 def test_percentiles() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from highwater.experiments.conditions import Condition, Measurement, Setting
 from highwater.experiments.documents import Claim, Table, claims, document_measurements, tables
-from highwater.experiments.plans import EXPERIMENTS, SCALES
+from highwater.experiments.plans import EXPERIMENTS, SCALES, experiments_of
 from highwater.experiments.verdicts import COUNTS, RATIOS, SHAPES, ClaimVerdict, judge
 
 AGREES, DISAGREES, UNDECIDED = ClaimVerdict.AGREES, ClaimVerdict.DISAGREES, ClaimVerdict.UNDECIDED
@@ -319,6 +319,12 @@ def test_every_table_is_repeated_at_every_scale(table: Table) -> None:
             if table.repeated_by(Measurement(target="", experiment=one.experiment, settings=one.settings, repetition=1))
         ]
         assert repeated or (name == "tiny" and table.id in {"reliability-2", "reliability-3"})
+
+
+def test_a_scale_leaves_out_what_is_not_asked_for_by_name() -> None:
+    assert experiments_of("tiny", []) == ["throughput", "clients", "latency", "failures", "rebalance"]
+    assert experiments_of("tiny", ["size", "throughput"]) == ["throughput", "size"]
+    assert experiments_of("default", []) == [*EXPERIMENTS]
 
 
 @pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.says)
