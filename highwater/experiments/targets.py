@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from highwater.conformance.targets import launch_target
@@ -102,12 +102,25 @@ class Bench:
                 topic, num_partitions=partitions, replica_assignment=placed,
                 config={"min.insync.replicas": str(max(1, min_insync_replicas))},
             )  # fmt: skip
-            self.admin.create_topics([new], operation_timeout=WAIT_S)[topic].result(WAIT_S)
+            self._create(new)
         else:
             text = ",".join(":".join(map(str, nodes)) for nodes in placed)
             least = f"min.insync.replicas={max(1, min_insync_replicas)}"
             self._topic_command("--create", topic, "--replica-assignment", text, "--config", least)
         self.await_topic(topic, partitions)
+
+    def _create(self, new: NewTopic) -> None:
+        """Create a topic; ask again while another broker has just become the controller."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                self.admin.create_topics([new], operation_timeout=WAIT_S)[new.topic].result(WAIT_S)
+                return
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.NOT_CONTROLLER or time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_S)
+            self.admin.list_topics(timeout=WAIT_S)  # says which broker is
 
     def await_topic(self, topic: str, partitions: int) -> None:
         """Wait until each partition has a leader and a full ISR; raises TimeoutError."""

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from typing import Final
+from typing import Any, Final
 
 from highwater.experiments.clients import START_S, Clients, Read, Reading, Sending, Sent
 from highwater.experiments.conditions import Condition, Found
@@ -135,7 +135,27 @@ class LoadMeasure:
         self._topics += 1
         topic = f"bench-{self._run}-{self._topics}"
         bench.create_topic(topic, partitions, replicas, min_insync_replicas)
+        if replicas > 1:
+            await_replication(bench, topic, partitions)
         return topic
+
+
+def await_replication(bench: Bench, topic: str, partitions: int) -> None:
+    """Wait until an empty record in each partition has reached all replicas; raises TimeoutError.
+
+    The ISR of a new topic is full before a follower has fetched: one that asks too early waits a second (KafkaConfig's
+    replica.fetch.backoff.ms), which would be most of what is measured.
+    """
+    from confluent_kafka import Producer
+
+    acknowledged: list[Any] = []
+    producer = Producer({**bench.client_settings, "acks": "all", "linger.ms": 0})
+    for number in range(partitions):
+        producer.produce(topic, b"", partition=number, on_delivery=lambda error, _: acknowledged.append(error))
+    producer.flush(FILL_S)
+    if len(acknowledged) < partitions or any(acknowledged):
+        errors = sorted({error.name() for error in acknowledged if error})
+        raise TimeoutError(f"{topic}: not every partition stored a record on all its replicas: {', '.join(errors)}")
 
 
 def quantiles(latencies_ms: list[float]) -> dict[str, float]:

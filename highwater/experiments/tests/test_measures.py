@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from highwater.experiments.clients import Clients, Read, Reading, Sending, Sent
 from highwater.experiments.conditions import Condition, Measurement, Setting
 from highwater.experiments.measures import dispatch
 from highwater.experiments.measures.failures import FIRST_S, FailureMeasure
-from highwater.experiments.measures.load import PACED_RECORDS, LoadMeasure, quantiles
+from highwater.experiments.measures.load import PACED_RECORDS, LoadMeasure, await_replication, quantiles
 from highwater.experiments.measures.producing import STAMP
 from highwater.experiments.measures.rebalance import CLASSIC, SETTINGS, Member, Observed
 from highwater.experiments.plans import EAGER, SCALES, SYNC
@@ -187,3 +189,12 @@ def test_brokers_are_restarted_after_a_measurement_that_failed(tmp_path: Path, m
     found: list[Measurement] = run(plan, tmp_path).measurements
     assert [one.failed for one in found] == ["stopped"] * 3
     assert serving == [1] * 3
+
+
+def test_a_measurement_begins_when_every_replica_of_the_topic_fetches(broker: Bench) -> None:
+    broker.create_topic("replicated", 2, 1)
+    await_replication(broker, "replicated", 2)
+    found = broker.admin.list_offsets({TopicPartition("replicated", number): OffsetSpec.latest() for number in (0, 1)})
+    assert [one.result().offset for one in found.values()] == [1, 1]
+    with pytest.raises(TimeoutError, match="not every partition"):
+        await_replication(broker, "replicated", 3)

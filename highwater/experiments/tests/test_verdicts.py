@@ -322,7 +322,7 @@ def test_every_table_is_repeated_at_every_scale(table: Table) -> None:
 
 
 def test_a_scale_leaves_out_what_is_not_asked_for_by_name() -> None:
-    assert experiments_of("tiny", []) == ["throughput", "clients", "latency", "failures", "rebalance"]
+    assert experiments_of("tiny", []) == ["throughput", "latency", "failures", "rebalance"]
     assert experiments_of("tiny", ["size", "throughput"]) == ["throughput", "size"]
     assert experiments_of("default", []) == [*EXPERIMENTS]
 
