@@ -15,7 +15,8 @@ from kazoo.client import KazooClient
 from highwater.ports import Ports
 from highwater.reference.drivers.zookeeper import ZooKeeperLink
 from highwater.reference.store.messages import Connect, Operation, StoreReply, StoreRequest, WatchEvent
-from highwater.reference.tests.apache_kafka.write_segments import command, process, wait_for
+from highwater.reference.tests.apache_kafka.programs import command
+from highwater.reference.tests.apache_kafka.write_segments import process, wait_for
 from highwater.reference.tests.driven import Driven
 
 PATIENCE_S = 30.0

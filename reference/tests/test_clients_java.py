@@ -3,17 +3,12 @@
 import itertools
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from highwater.errors import UsageError
-from highwater.reference.tests.apache_kafka.write_segments import command
-from highwater.releases import fetch_release
-from highwater.toolchain import java
+from highwater.reference.tests.apache_kafka.programs import output_of
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # the first time there is much to fetch
 VERSION = "4.3.1"
@@ -25,19 +20,9 @@ Tool = Callable[..., str]
 @pytest.fixture(scope="module")
 def tool() -> Tool:
     """Run one of the tools with the given standard input and return its standard output."""
-    if shutil.which("mvn") is None:
-        pytest.skip("mvn is not on PATH: apt-get install maven")
-    try:
-        fetch_release(VERSION)
-        java()
-    except UsageError as refused:
-        pytest.skip(str(refused))
 
     def run(name: str, *arguments: str, given: str = "") -> str:
-        line = command(VERSION, CLASSES.get(name, f"org.apache.kafka.tools.{name}"), *arguments)
-        ended = subprocess.run(line, input=given, capture_output=True, text=True, timeout=120, check=False)
-        assert ended.returncode == 0, ended.stderr[-3_000:] + ended.stdout[-1_000:]
-        return ended.stdout
+        return output_of(CLASSES.get(name, name), *arguments, given=given)
 
     return run
 

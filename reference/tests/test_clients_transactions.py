@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import subprocess
 import time
 import warnings
 from collections.abc import Callable
@@ -11,10 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from highwater.errors import UsageError
+from highwater.reference.tests.apache_kafka.programs import output_of
 from highwater.reference.tests.test_clients import create
-from highwater.releases import fetch_release
-from highwater.toolchain import java
 
 pytestmark = pytest.mark.xdist_group("cluster")
 IDS = itertools.count()
@@ -183,23 +180,10 @@ async def _aiokafka(bootstrap: str, topic: str, source: str) -> list[bytes]:
     return found
 
 
-def java_tool(name: str, *arguments: str) -> str:
-    """Return the output of a tool of Apache Kafka; skip the test if Java or the tools are missing."""
-    try:
-        executable, jars = java().executable, fetch_release("4.3.1")
-    except UsageError as error:
-        pytest.skip(str(error))
-    flags = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
-    command = [str(executable), *flags, f"org.apache.kafka.tools.{name}", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
-
-
 def test_the_java_client_works_under_transaction_version_2(bootstrap: str) -> None:
     """The finalized feature makes it use EndTxn 5, Produce 12 and no AddPartitionsToTxn."""
     topic, name, count = create(bootstrap), transactional_id(), 300
-    printed = java_tool(
+    printed = output_of(
         "ProducerPerformance", "--topic", topic, "--num-records", str(count), "--record-size", "10",
         "--throughput", "1000", "--bootstrap-server", bootstrap, "--transactional-id", name,
         "--transaction-duration-ms", "50",
@@ -207,7 +191,7 @@ def test_the_java_client_works_under_transaction_version_2(bootstrap: str) -> No
     assert f"{count} records sent" in printed, printed
     assert len(read(bootstrap, topic, count)) == count
     arguments = ("--bootstrap-server", bootstrap, "describe", "--transactional-id", name)
-    described = java_tool("TransactionsCommand", *arguments)
+    described = output_of("TransactionsCommand", *arguments)
     columns, values = (line.split() for line in described.splitlines()[-2:])
     row = dict(zip(columns, values, strict=False))
     assert row["TransactionalId"] == name, described

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,17 +9,15 @@ from typing import Any
 
 import pytest
 
-from highwater.errors import UsageError
 from highwater.reference.drivers.files import Disk
 from highwater.reference.storage.cleaner import clean, install
 from highwater.reference.storage.log import Log, LogConfig
+from highwater.reference.tests.apache_kafka.programs import run_tool
 from highwater.reference.tests.apache_kafka.write_segments import CODECS, lines
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.log_entries import decode_entry, entries, entry_crc_valid
 from highwater.reference.wire.message_sets import build_message_set
 from highwater.reference.wire.records import Record, TimestampType, batch_headers, build_batch
-from highwater.releases import fetch_release
-from highwater.toolchain import java
 
 SEGMENTS = Path(__file__).parent / "apache_kafka" / "segments"
 WRITTEN = [(version, codec) for version, codecs in CODECS.items() for codec in codecs]
@@ -76,27 +73,9 @@ def test_indexes_snapshots_and_epochs_of_apache_kafka_are_used_unchanged(tmp_pat
 # -- ours, read by them --------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def kafka_tools() -> tuple[Path, Path]:
-    """Java, and the jars of Apache Kafka's tools."""
-    try:
-        return java().executable, fetch_release("4.3.1")
-    except UsageError as error:
-        pytest.skip(str(error))
-
-
-def dump(kafka_tools: tuple[Path, Path], *files: Path) -> str:
-    executable, jars = kafka_tools
-    flags = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-    main = "org.apache.kafka.tools.DumpLogSegments"
+def dump(*files: Path) -> str:
     requested = ("--print-data-log", "--deep-iteration", "--files", ",".join(map(str, files)))
-    run = subprocess.run(
-        [executable, *flags, "-cp", f"{jars}/*", main, *requested],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    run = run_tool("DumpLogSegments", *requested)
     return run.stdout + run.stderr
 
 
@@ -137,7 +116,7 @@ def files_of(folder: Path) -> Iterator[Path]:
         yield from sorted(folder.glob(f"*{suffix}"))
 
 
-def test_apache_kafka_reads_our_logs_without_errors(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
+def test_apache_kafka_reads_our_logs_without_errors(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     log = Log(disk, "t-0", SMALL)
     write_all_kinds(log)
@@ -151,7 +130,7 @@ def test_apache_kafka_reads_our_logs_without_errors(kafka_tools: tuple[Path, Pat
     assert len(log.segments) > 2
     assert 2 <= len(cleaned.segments) <= compacted
     files = [*files_of(tmp_path / "t-0"), *files_of(tmp_path / "cleaned-0")]
-    text = dump(kafka_tools, *files)
+    text = dump(*files)
     assert not complaints(text)
     assert all(f"Dumping {path}" in text for path in files), text[-2_000:]
     dumped = text.split(f"Dumping {tmp_path}/cleaned-0")[0]
@@ -168,7 +147,7 @@ def test_apache_kafka_reads_our_logs_without_errors(kafka_tools: tuple[Path, Pat
     disk.close()
 
 
-def test_apache_kafka_reads_our_message_sets(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
+def test_apache_kafka_reads_our_message_sets(tmp_path: Path) -> None:
     records = [Record(n, 10_000 + n, b"key %d" % n, b"value %d" % n) for n in range(10)]
     files = []
     for magic in (0, 1):
@@ -177,12 +156,12 @@ def test_apache_kafka_reads_our_message_sets(kafka_tools: tuple[Path, Path], tmp
             folder.mkdir()
             files.append(folder / "00000000000000000000.log")
             files[-1].write_bytes(build_message_set(records, magic, codec))
-    text = dump(kafka_tools, *files)
+    text = dump(*files)
     assert not complaints(text)
     assert text.count("payload: value 9") == len(files), text[-2_000:]
 
 
-def test_dump_log_segments_reports_damage(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
+def test_dump_log_segments_reports_damage(tmp_path: Path) -> None:
     """The tests above rely on this: the tool prints an error for a damaged file."""
     disk = Disk(tmp_path)
     log = Log(disk, "t-0", SMALL)
@@ -196,5 +175,5 @@ def test_dump_log_segments_reports_damage(kafka_tools: tuple[Path, Path], tmp_pa
     index = sorted((tmp_path / "t-0").glob("*.index"))[1]
     index.write_bytes(index.read_bytes()[:7] + b"\1")
     for path in (first, second, index):
-        assert complaints(dump(kafka_tools, path)), path
+        assert complaints(dump(path)), path
     disk.close()

@@ -1,37 +1,19 @@
 """Apache Kafka's DumpLogSegments reads the transaction log, markers, index and snapshots."""
 
 import re
-import subprocess
 from pathlib import Path
 
-import pytest
-
-from highwater.errors import UsageError
 from highwater.reference.drivers.simulation.disk import SimulatedDisk
 from highwater.reference.effects import broker_peer
+from highwater.reference.tests.apache_kafka.programs import run_tool
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.tests.transactional import Producer
-from highwater.releases import fetch_release
-from highwater.toolchain import java
 
 TOPIC = "t"
 
 
-@pytest.fixture(scope="module")
-def kafka_tools() -> tuple[Path, Path]:
-    """Java, and the jars of Apache Kafka's tools."""
-    try:
-        return java().executable, fetch_release("4.3.1")
-    except UsageError as error:
-        pytest.skip(str(error))
-
-
-def dump(kafka_tools: tuple[Path, Path], *arguments: str) -> str:
-    executable, jars = kafka_tools
-    command = [str(executable), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
-    ran = subprocess.run(
-        [*command, "org.apache.kafka.tools.DumpLogSegments", *arguments], capture_output=True, text=True, check=False
-    )
+def dump(*arguments: str) -> str:
+    ran = run_tool("DumpLogSegments", *arguments)
     text = ran.stdout + ran.stderr
     assert "Exception" not in text, text
     return text
@@ -45,7 +27,7 @@ def saved(disk: SimulatedDisk, folder: Path, names: list[str]) -> list[str]:
     return [str(folder / name) for name in names]
 
 
-def test_apache_kafka_reads_the_files_that_transactions_write(kafka_tools: tuple[Path, Path], tmp_path: Path) -> None:
+def test_apache_kafka_reads_the_files_that_transactions_write(tmp_path: Path) -> None:
     world = Simulated(transaction_state_log_num_partitions=1)
     world.create(TOPIC)
     producer = Producer(world, "tx", newest=True).init()
@@ -60,10 +42,10 @@ def test_apache_kafka_reads_the_files_that_transactions_write(kafka_tools: tuple
     stem = "t-0/00000000000000000000"
     names = ["__transaction_state-0/00000000000000000000.log", f"{stem}.log", f"{stem}.txnindex"]
     state, log, index, snapshot = saved(disk, tmp_path, [*names, "t-0/00000000000000000004.snapshot"])
-    decided = dump(kafka_tools, "--transaction-log-decoder", "--files", state)
+    decided = dump("--transaction-log-decoder", "--files", state)
     states = re.findall(r"state=(\w+)|\"transactionStatus\":(\d)", decided)
     assert len(states) == 7, decided
-    records = dump(kafka_tools, "--print-data-log", "--files", log)
+    records = dump("--print-data-log", "--files", log)
     assert re.findall(r"endTxnMarker: (\w+)", records) == ["ABORT", "COMMIT"]
-    assert "producerId: 0 firstOffset: 0 lastOffset: 1 lastStableOffset: 2" in dump(kafka_tools, "--files", index)
-    assert "producerId: 0" in dump(kafka_tools, "--files", snapshot)
+    assert "producerId: 0 firstOffset: 0 lastOffset: 1 lastStableOffset: 2" in dump("--files", index)
+    assert "producerId: 0" in dump("--files", snapshot)

@@ -10,14 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from highwater.ports import Ports
-from highwater.releases import fetch_release
-from highwater.toolchain import java
+from highwater.reference.tests.apache_kafka.programs import command
 
 COUNT: Final = 40
 CODECS: Final = {
@@ -31,13 +30,6 @@ WAIT_S: Final = 60
 
 def lines() -> str:
     return "".join(f"k{number}:value {number} {'a' * 30}\n" for number in range(COUNT))
-
-
-QUICK_START: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-
-
-def command(version: str, main: str, *arguments: str, flags: Sequence[str] = QUICK_START) -> list[str]:
-    return [str(java().executable), *flags, "-cp", f"{fetch_release(version)}/*", main, *arguments]
 
 
 @contextmanager
