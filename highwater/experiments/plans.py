@@ -61,7 +61,7 @@ SCALES: Final[Mapping[str, Scale]] = {
         left_out=("partitions", "size", "clients", "dispatch", "durability", "availability"),
     ),
     "default": Scale(
-        repetitions=5, seconds=0.5, warm_up_s=8, latency_s=10, load_s=12, records_to_read=300_000,
+        repetitions=5, seconds=0.5, warm_up_s=8, latency_s=6, load_s=12, records_to_read=300_000,
         replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3), topic_partitions=(1, 2, 3, 6, 9, 12),
         sizes=(10, 40, 100, 400, 1_000, 2_000, 10_000), record_bytes=(1_000,), members=10, protocols=ALL_PROTOCOLS,
         clients=(LIBRDKAFKA, SIMULATED), pause_repetitions=1, fault_kinds=None,
