@@ -130,6 +130,11 @@ class ApacheKafka:
         assert not self._kraft, self.version
         return f"127.0.0.1:{self._ports[-1]}"
 
+    @property
+    def zookeeper_folder(self) -> Path:
+        """Return the dataDir of ZooKeeper, which has snapshots and the log; KRaft has none."""
+        return self.folder / "zookeeper-data"
+
     def start_node(self, node: int | str) -> None:
         self.nodes.start(node)
 
@@ -273,7 +278,8 @@ class ApacheKafka:
 
     def _zookeeper(self) -> dict[str, object]:
         return {
-            "dataDir": self.folder / "zookeeper-data",
+            "dataDir": self.zookeeper_folder,
+            "preAllocSize": 1024,  # kB; the default adds 64 MB of zeroes to each file of the log
             "clientPort": self._ports[-1],
             "clientPortAddress": "127.0.0.1",
             "tickTime": 500,

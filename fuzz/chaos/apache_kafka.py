@@ -61,11 +61,14 @@ def open_apache_kafka(
 
 
 def _keep_folders(cluster: ApacheKafka, log_dirs: Mapping[str, Path], keep: Path) -> None:
-    """Kill all nodes, and copy the data folder of each broker to `keep`: `NODE` for node NODE."""
+    """Kill all nodes, and copy their data folders to `keep`: `NODE` of node NODE, and `zookeeper` if there is one."""
     for broker in cluster.addresses:
         cluster.kill_node(broker)
     for node, folder in log_dirs.items():
         shutil.copytree(folder, keep / node, ignore=shutil.ignore_patterns("*index", "lost+found"))
+    if cluster.zookeeper_folder.exists():
+        cluster.kill_node(ZOOKEEPER_NODE)
+        shutil.copytree(cluster.zookeeper_folder, keep / ZOOKEEPER_NODE)
 
 
 class _ProxiedSettings:

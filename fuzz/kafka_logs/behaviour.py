@@ -58,13 +58,13 @@ class Behaviour:
         self.leader = NO_LEADER
         self.stopped: set[int] = set()
 
-    def build(self) -> list[Step]:
-        """Return the lines."""
+    def build(self, *, compares: bool = True) -> list[Step]:
+        """Return the lines; `compares` adds the comparison of each log with the folders."""
         for now, change in enumerate(self.changes):
             self.now, self.at = now, change.offset
             getattr(self, f"_{change.what}")(change)
         self._end_epoch()
-        for node in sorted(self.blocks.logs):
+        for node in sorted(self.blocks.logs) if compares else ():
             if self.state is not None and node in self.state.replicas:
                 self._stored(node)
         return self.steps
@@ -140,6 +140,7 @@ class Behaviour:
     def _state(self, change: Change) -> None:
         state, before = change.state, self.state
         assert state is not None
+        writer = self.controller if change.node == NO_LEADER else change.node
         if before is None:
             for node in state.replicas:
                 self.logs[node], self.latest[node], self.role[node] = [], UNKNOWN, UNKNOWN
@@ -149,7 +150,7 @@ class Behaviour:
             self.state = state
             self.partition_epoch += before is not None
             known = before is not None and state.leader in before.last_known and state.leader not in before.eligible
-            self._write("ElectLeader", self.controller, {"last_known": True} if known else {})
+            self._write("ElectLeader", writer, {"last_known": True} if known else {})
             self._begin_epoch()
         elif set(state.eligible) != set(before.eligible):
             self._change_isr(state, before)
@@ -171,7 +172,7 @@ class Behaviour:
             self._write("ControllerShrinkIsr", self.controller)
             return
         if self.leader != NO_LEADER:
-            for node in sorted(joining):
+            for node in sorted(joining & self.logs.keys()):  # a broker without a replica cannot fetch
                 needed = max(self.high_watermark[self.leader], self.epoch_start)
                 self._follow(node)
                 while self.fetched.get(node, UNKNOWN) < needed:
@@ -201,11 +202,16 @@ class Behaviour:
         own = self.blocks.leaders_start.get((leader, epoch), self.blocks.starts.get(epoch))
         self.isr, self.epoch_start = set(self.state.eligible), len(self.logs[leader])
         self._line(
-            "BecomeLeader", leader, {}, leader_epoch=epoch, controller_epoch=self.term,
+            "BecomeLeader", leader, {}, leader_epoch=epoch, controller_epoch=self._controller_epoch(),
             partition_epoch=self.partition_epoch, isr=sorted(self.isr),
             log_end_offset=self.epoch_start if own is None else own, high_watermark=self.high_watermark[leader],
         )  # fmt: skip
         self.role[leader], self.latest[leader] = epoch, max(self.latest[leader], epoch)
+
+    def _controller_epoch(self) -> int:
+        """Return the controller epoch under which the state was written: as ZooKeeper has it, or the last term."""
+        assert self.state is not None
+        return self.term if self.state.controller_epoch is None else self.state.controller_epoch
 
     def _end_epoch(self) -> None:
         """The leader writes what any log has of its epoch, and each follower fetches what it needs of that."""

@@ -22,6 +22,8 @@ from highwater.fuzz.kafka_logs.folders import (
 from highwater.fuzz.kafka_logs.group_behaviour import GroupBehaviour
 from highwater.fuzz.kafka_logs.group_log import OFFSETS_TOPIC, GroupLife, read_groups
 from highwater.fuzz.kafka_logs.metadata_log import Change, Lives, read_metadata, replay
+from highwater.fuzz.kafka_logs.zookeeper_changes import replay_zookeeper
+from highwater.fuzz.kafka_logs.zookeeper_log import is_zookeeper, read_zookeeper
 from highwater.spec.formats.trace import Step, write_trace
 from highwater.spec.tlc.parallel import in_parallel
 from highwater.spec.trace import EntityVerdict, describe, encoded_for, read_layouts, validate_trace
@@ -50,9 +52,11 @@ class PartitionTrace:
     replicas: dict[int, Replica]
     steps: list[Step] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
-    models: ClassVar[Sequence[str]] = MODELS
-    log: ClassVar[str] = METADATA_LOG
+    log: str = METADATA_LOG
     """The log whose offsets are the times of the lines."""
+    cut: bool = False
+    """The end of that log is damaged: what the replicas have was perhaps decided later."""
+    models: ClassVar[Sequence[str]] = MODELS
 
     @property
     def file_name(self) -> str:
@@ -65,14 +69,16 @@ class PartitionTrace:
         if any(set(state.replicas) != assigned for state in states):
             self.gaps.append("its replicas were reassigned, which is not followed")
             return
-        if (states[0].leader_epoch, states[0].partition_epoch) != (0, 0):
-            self.gaps.append("its creation is not in the metadata log")
+        if not states or (states[0].leader_epoch, states[0].partition_epoch) != (0, 0):
+            self.gaps.append(f"its creation is not in {self.log}")
             return
         if missing := assigned - self.replicas.keys():
             self.gaps.append(f"no log of broker {', '.join(map(str, sorted(missing)))}")
         if any(replica.start > 0 for replica in self.replicas.values()):
             self.gaps.append("records below the largest log start offset")
-        self.steps = Behaviour(self.entity, self.changes, self.replicas).build()
+        if self.cut:
+            self.gaps.append(f"replicas, which are not compared because the end of {self.log} is missing")
+        self.steps = Behaviour(self.entity, self.changes, self.replicas).build(compares=not self.cut)
 
 
 @dataclass(slots=True)
@@ -166,12 +172,14 @@ class ForeignVerdict:
 
 
 def extract(folders: Iterable[Path]) -> Extraction:
-    """Read the data folders of all brokers of one KRaft cluster.
+    """Read the data folders of all brokers of one cluster, and before KRaft that of a ZooKeeper server.
 
     Raises UsageError for a folder of no broker, of another cluster or of a broker that was given before, and if no
-    folder has the metadata log.
+    folder has the metadata log or ZooKeeper's.
     """
-    brokers = [open_folder(path) for path in folders]
+    paths = list(folders)
+    stores = [path for path in paths if is_zookeeper(path)]
+    brokers = [open_folder(path) for path in paths if path not in stores]
     for at, broker in enumerate(brokers):
         if broker.cluster != brokers[0].cluster:
             hint = "give the folders of one cluster"
@@ -179,13 +187,34 @@ def extract(folders: Iterable[Path]) -> Extraction:
         if broker.node in {other.node for other in brokers[:at]}:
             raise UsageError(f"a second folder of broker {broker.node}", where=str(broker.path))
     seen = Seen()
+    lives = _zookeeper_lives(stores, brokers, seen) if stores else _kraft_lives(brokers, seen)
+    traces = tuple(_traces(brokers, lives, seen))
+    groups = tuple(_groups(brokers, traces, seen))
+    return Extraction(tuple(broker.node for broker in brokers), seen, traces, groups)
+
+
+def _kraft_lives(brokers: Sequence[BrokerFolder], seen: Seen) -> Lives:
     entries = read_metadata(brokers, seen)
     if not entries:
         where = ", ".join(str(broker.path) for broker in brokers)
-        raise UsageError(f"no {METADATA_LOG} here", where=where, hint="KRaft has one since 3.3; ZooKeeper has none")
-    traces = tuple(_traces(brokers, replay(entries, seen), seen))
-    groups = tuple(_groups(brokers, traces, seen))
-    return Extraction(tuple(broker.node for broker in brokers), seen, traces, groups)
+        hint = "KRaft has one since 3.3; of an older cluster give ZooKeeper's dataDir beside the brokers' folders"
+        raise UsageError(f"no {METADATA_LOG} here", where=where, hint=hint)
+    return replay(entries, seen)
+
+
+def _zookeeper_lives(stores: Sequence[Path], brokers: Sequence[BrokerFolder], seen: Seen) -> Lives:
+    """Return what ZooKeeper held; a partition of the brokers that its log does not name has a life without changes."""
+    if len(stores) > 1:
+        hint = "every server of an ensemble has the same log: give one of them"
+        raise UsageError("a second folder of ZooKeeper", where=str(stores[1]), hint=hint)
+    lives = replay_zookeeper(read_zookeeper(stores[0], seen), seen)
+    for broker in brokers:
+        if lives.cluster and broker.cluster and broker.cluster != lives.cluster:
+            hint = "give the folders of one cluster"
+            raise UsageError(f"another cluster.id than in {stores[0]}", where=str(broker.path), hint=hint)
+        for partition, _ in broker.partitions():
+            lives.changes.setdefault(partition, [])
+    return lives
 
 
 def _groups(brokers: Sequence[BrokerFolder], traces: Iterable[PartitionTrace], seen: Seen) -> Iterable[GroupTrace]:
@@ -208,7 +237,8 @@ def _traces(brokers: Sequence[BrokerFolder], lives: Lives, seen: Seen) -> Iterab
         if partition in lives.deleted:
             seen.skipped["partition of a topic that was deleted"] += 1
             continue
-        trace = PartitionTrace(f"{partition[0]}-{partition[1]}", changes, replicas.get(partition, {}))
+        name = f"{partition[0]}-{partition[1]}"
+        trace = PartitionTrace(name, changes, replicas.get(partition, {}), log=lives.log, cut=lives.cut)
         trace.build()
         yield trace
 

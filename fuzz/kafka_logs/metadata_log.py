@@ -36,7 +36,7 @@ class State:
     """A partition after a record. `eligible` are the brokers that may be elected: the ISR and the ELR (KIP-966).
 
     If the last of them restarts uncleanly, both are empty, and `last_eligible` may still lead (LastMemberLeads), or
-    `last_known`: the broker that led when the ISR became empty.
+    `last_known`: the broker that led when the ISR became empty. `controller_epoch` is only in ZooKeeper.
     """
 
     leader: int
@@ -47,6 +47,7 @@ class State:
     partition_epoch: int
     last_eligible: tuple[int, ...] = ()
     last_known: tuple[int, ...] = ()
+    controller_epoch: int | None = None
 
     @property
     def eligible(self) -> tuple[int, ...]:
@@ -55,7 +56,10 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An event that concerns a partition: `claim`, `register`, `fence`, `unfence`, `stop` of `node`, or `state`."""
+    """An event that concerns a partition: `claim`, `register`, `fence`, `unfence`, `stop` of `node`, or `state`.
+
+    The node of a `state` is the broker that wrote it, -1 if the log does not name it: then it is the last claimant.
+    """
 
     offset: int
     what: str
@@ -67,8 +71,14 @@ class Change:
 
 @dataclass(slots=True)
 class Lives:
-    """The life of each partition, by name, and what `describe` needs of the cluster."""
+    """The life of each partition, by name, the log that has it, and the cluster's id if the log names it.
 
+    `cut`: the end of the log is damaged, so later changes may be missing.
+    """
+
+    log: str = METADATA_LOG
+    cluster: str = ""
+    cut: bool = False
     changes: dict[tuple[str, int], list[Change]] = field(default_factory=dict)
     common: list[Change] = field(default_factory=list)
     settings: dict[tuple[str, str], str] = field(default_factory=dict)

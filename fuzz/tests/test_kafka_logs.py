@@ -47,7 +47,7 @@ def test_a_verdict_is_not_positive_when_nothing_was_covered(tmp_path: Path, life
     trace.build()
     found = check(Extraction((1, 2, 3), Seen(), (trace,)), tmp_path)
     assert (found.judgement, found.verdict) == (Judgement.UNDECIDED, Verdict.UNKNOWN)
-    assert found.reasons == (f"{life.entity}: its creation is not in the metadata log",)
+    assert found.reasons == (f"{life.entity}: its creation is not in {METADATA_LOG}",)
 
 
 @pytest.mark.parametrize("record", [b"\x02\x05\x00", b"\x01\x7f\x00", b"\x01\x05\x63", b"\x01\x05\x02\x00", b"\x01"])

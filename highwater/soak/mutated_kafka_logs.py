@@ -144,6 +144,56 @@ def repeat_term(draw: random.Random, life: Life) -> tuple[Life, str] | None:
     return msgspec.structs.replace(life, changes=changes), f"{changes[at].node} claims term {earlier.epoch} again"
 
 
+def lower_term(draw: random.Random, life: Life) -> tuple[Life, str] | None:
+    """A controller claims a term below one that was claimed before."""
+    claims = [(at, change) for at, change in enumerate(life.changes) if change.what == "claim"]
+    if len(claims) < 2:
+        return None
+    (_, earlier), (at, later) = draw.choice(list(itertools.pairwise(claims)))
+    changes = list(life.changes)
+    changes[at] = replace(later, epoch=earlier.epoch - 1)
+    return msgspec.structs.replace(life, changes=changes), f"{later.node} claims term {earlier.epoch - 1} at {at}"
+
+
+def lower_epoch(draw: random.Random, life: Life) -> tuple[Life, str] | None:
+    """An election has the leader epoch of the state before, or a lower one."""
+    found = [(at, before, state) for at, before, state in _states(life) if life.changes[at].leads]
+    if not found:
+        return None
+    at, before, state = draw.choice(found)
+    epoch = max(0, before.leader_epoch - draw.randrange(2))
+    return _with_state(life, at, replace(state, leader_epoch=epoch)), f"the election at {at} has epoch {epoch}"
+
+
+def add_stranger(draw: random.Random, life: Life) -> tuple[Life, str] | None:
+    """The leader adds a broker to the ISR that has no replica."""
+    found = [(at, state) for at, _, state in _states(life) if not life.changes[at].leads and state.leader != NO_LEADER]
+    if not found:
+        return None
+    at, state = draw.choice(found)
+    node = max(state.replicas) + 1
+    return _with_state(life, at, replace(state, isr=(*state.isr, node))), f"{node} is in the ISR at {at}"
+
+
+def write_by_old_controller(draw: random.Random, life: Life) -> tuple[Life, str] | None:
+    """A controller that was replaced elects a leader, and names its own controller epoch (KAFKA-6082)."""
+    terms: list[Change] = []
+    found = []
+    for at, change in enumerate(life.changes):
+        if change.what == "claim":
+            terms.append(change)
+        elif change.state is not None and change.leads and change.state.controller_epoch is not None:
+            found += [(at, old) for old in terms[:-1] if old.node != terms[-1].node]
+    if not found:
+        return None
+    at, old = draw.choice(found)
+    changes = list(life.changes)
+    state = changes[at].state
+    assert state is not None
+    changes[at] = replace(changes[at], node=old.node, state=replace(state, controller_epoch=old.epoch))
+    return msgspec.structs.replace(life, changes=changes), f"{old.node} of term {old.epoch} elects at {at}"
+
+
 def truncate_too_little(draw: random.Random, life: Life) -> tuple[Life, str] | None:
     """A follower keeps a record that it should have truncated: its next epoch begins one record later."""
     found = []
@@ -240,6 +290,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "an election that adds to the ISR": elect_with_outsider,
     "an election that was lost": forget_election,
     "a term that repeats": repeat_term,
+    "a term that falls": lower_term,
+    "an election whose epoch does not rise": lower_epoch,
+    "an ISR with a broker without a replica": add_stranger,
+    "an election by a controller that was replaced": write_by_old_controller,
     "a truncation one too few": truncate_too_little,
     "an epoch that falls": fall_back,
     "a wrong epoch checkpoint": wrong_checkpoint,
