@@ -6,10 +6,9 @@ validated separately.
 """
 
 import re
-import shutil
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
@@ -20,7 +19,7 @@ import msgspec
 
 from highwater.errors import UsageError, Verdict, worst
 from highwater.spec.formats.trace import Line, Step, out_of_order, read_lines
-from highwater.spec.models import CONTRACTS
+from highwater.spec.models import CONTRACTS, with_constants
 from highwater.spec.refusal import Conjunct, false_conjuncts
 from highwater.spec.tlc.messages import CannotEvaluateError, TlcResult
 from highwater.spec.tlc.run import Options, run_tlc
@@ -79,6 +78,7 @@ ACCEPTED: Final = '"TRACE_ACCEPTED"'
 BROKEN: Final = re.compile(r'<<"BROKEN", (\d+), "(\w+)">>')
 PROMISES: Final = "PromisesKept"
 STEPS: Final = "StepsOfModule"
+GUARDS_OFF: Final = "GuardsOff"
 REACHED: Final = re.compile(r'<<"REACHED", (\d+)>>')
 SHOWN: Final = re.compile(r'^<< ?"SHOWN",', re.MULTILINE)
 TIMEOUT_S: Final = 600
@@ -163,12 +163,14 @@ def validate_trace(
     entity: str | None = None,
     timeout_s: float = TIMEOUT_S,
     explain: bool = True,
+    guards_off: Collection[str] = (),
 ) -> TraceVerdict:
     """Validate every entity of a trace against the models for its kind; raise UsageError for an unknown file or model.
 
     `path` is a trace file, or a folder with one file per process (see `read_process_traces`).  A file with a gap in its
     line numbers is rejected before TLC runs.  `explain` adds the state before a rejected line, and the conjuncts that
-    reject it, with a run of TLC for each conjunct of the action.
+    reject it, with a run of TLC for each conjunct of the action. `guards_off` are guards of the model that the brokers
+    lack, by their names in guards.toml.
     """
     layouts = {model: read_layout(model)} if model is not None else read_layouts()
     files = read_process_traces(path) if path.is_dir() else [read_lines(path)]
@@ -179,7 +181,8 @@ def validate_trace(
     lines = merge_process_traces(files)
     entities = sorted({line.step.entity for line in lines} - {ALL_ENTITIES})
     chosen = [name for name in entities if entity in {None, name}]
-    verdicts = [verdict for name in chosen for verdict in _validate_entity(layouts, name, lines, timeout_s, explain)]
+    tlc = partial(_run, timeout_s, frozenset(guards_off))
+    verdicts = [verdict for name in chosen for verdict in _validate_entity(layouts, name, lines, tlc, explain)]
     if not verdicts:
         hint = f"there are {', '.join(entities)}" if entities else "record a run with tracing on"
         raise UsageError(f"contains no step of {entity or 'any entity'}", where=str(path), hint=hint)
@@ -213,7 +216,7 @@ def encoded_for(model: str, steps: Iterable[Step]) -> bytes:
 
 
 def _validate_entity(
-    layouts: dict[str, Layout], entity: str, lines: Sequence[Line], timeout_s: float, explain: bool
+    layouts: dict[str, Layout], entity: str, lines: Sequence[Line], tlc: Callable[..., TlcResult], explain: bool
 ) -> Iterable[EntityVerdict]:
     """Validate an entity against every model of its kind; each model considers only the actions that it has."""
     entity_lines = [line for line in lines if line.step.entity in {entity, ALL_ENTITIES}]
@@ -230,7 +233,7 @@ def _validate_entity(
                 entity, model, len(named), unknown_line, f"the spec has no action {unknown_line.step.action}"
             )
         else:
-            yield _validate_against(model, layout, entity, entity_lines, timeout_s, explain)
+            yield _validate_against(model, layout, entity, entity_lines, tlc, explain)
 
 
 def _rejected(entity: str, model: str, steps: int, line: Line, reason: str) -> EntityVerdict:
@@ -242,7 +245,7 @@ def _has_excluded_field(layout: Layout, lines: Iterable[Line]) -> bool:
 
 
 def _validate_against(
-    model: str, layout: Layout, entity: str, lines: Sequence[Line], timeout_s: float, explain: bool
+    model: str, layout: Layout, entity: str, lines: Sequence[Line], tlc: Callable[..., TlcResult], explain: bool
 ) -> EntityVerdict:
     entity_lines = [line for line in lines if line.step.action in layout.actions]
     orders = {name: _names_in_order(numbering, entity_lines) for name, numbering in layout.numbered.items()}
@@ -263,7 +266,7 @@ def _validate_against(
         if line.step.entity != ALL_ENTITIES or line.step.node in members or line.step.action in layout.everywhere
     ]
     steps = [line.step for line in entity_lines]
-    run = partial(_run, model, _module(layout, steps, members, orders), len(entity_lines), timeout_s)
+    run = partial(tlc, model, _module(layout, steps, members, orders), len(entity_lines))
     try:
         result = run(0)
     except CannotEvaluateError as error:
@@ -292,7 +295,7 @@ def _validate_against(
     if not explain:
         return verdict()
     before = _printed_states(run(reached).lines)
-    up_to = partial(_run, model, _module(layout, steps[:reached], members, orders), reached, timeout_s, 0)
+    up_to = partial(tlc, model, _module(layout, steps[:reached], members, orders), reached, 0)
     conjuncts = false_conjuncts(_trace_module(model), rejected.step.action, partial(_accepts, up_to))
     return verdict(before=tuple(before), conjuncts=tuple(conjuncts))
 
@@ -374,18 +377,21 @@ def _module(
 
 
 def _run(
-    model: str, text: partial[str], length: int, timeout_s: float, shown: int, changed: tuple[str, str] | None = None
-) -> TlcResult:
+    timeout_s: float, guards_off: frozenset[str], model: str, text: partial[str], length: int, shown: int,
+    changed: tuple[str, str] | None = None,
+) -> TlcResult:  # fmt: skip
     """Run TLC on a trace; `changed` is the name and the text of a module to use instead of the one of the project."""
     module = _trace_module(model)
     with temporary_folder("trace-") as folder:
         run = folder / "Run.tla"
         run.write_text(text(module=module.stem, shown=shown))
-        config = shutil.copy(module.with_suffix(".cfg"), folder)
+        config = folder / module.with_suffix(".cfg").name
+        constants = {GUARDS_OFF: to_tla(guards_off)}
+        config.write_text(with_constants(module.with_suffix(".cfg").read_text(), constants, where=model))
         if changed:
-            (Path(folder) / changed[0]).write_text(changed[1])
+            (folder / changed[0]).write_text(changed[1])
         options = Options(timeout_s=timeout_s, library=(module.parent, CONTRACTS), small=length < 2000)
-        return run_tlc(run, Path(config), options)
+        return run_tlc(run, config, options)
 
 
 def _trace_module(model: str) -> Path:

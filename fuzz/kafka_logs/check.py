@@ -1,7 +1,7 @@
 """Hold the folders of an Apache Kafka cluster to the specifications: read them, build traces, validate these."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -23,7 +23,7 @@ from highwater.fuzz.kafka_logs.group_behaviour import GroupBehaviour
 from highwater.fuzz.kafka_logs.group_log import OFFSETS_TOPIC, GroupLife, read_groups
 from highwater.fuzz.kafka_logs.metadata_log import Change, Lives, read_metadata, replay
 from highwater.fuzz.kafka_logs.zookeeper_changes import replay_zookeeper
-from highwater.fuzz.kafka_logs.zookeeper_log import is_zookeeper, read_zookeeper
+from highwater.fuzz.kafka_logs.zookeeper_log import ZOOKEEPER_LOG, is_zookeeper, read_zookeeper
 from highwater.spec.formats.trace import Step, write_trace
 from highwater.spec.tlc.parallel import in_parallel
 from highwater.spec.trace import EntityVerdict, describe, encoded_for, read_layouts, validate_trace
@@ -32,6 +32,8 @@ MODELS: Final = ("controller_failover", "hw_truncation", "isr_commit")
 EAGER_MODEL, COOPERATIVE_MODEL = "eager_rebalance", "cooperative_rebalance"
 GROUP_MODELS: Final = (EAGER_MODEL, COOPERATIVE_MODEL)
 COOPERATIVE: Final = "cooperative-sticky"
+MISSING_BEFORE_KIP_966: Final[Mapping[str, tuple[str, ...]]] = {"hw_truncation": ("UncleanRestartLeavesIsr",)}
+"""Guards that no release with ZooKeeper has, by model: a broker that was killed may stay in the ISR there, and lead."""
 
 
 class Judgement(StrEnum):
@@ -62,6 +64,10 @@ class PartitionTrace:
     def file_name(self) -> str:
         return f"{self.entity}.ndjson"
 
+    @property
+    def guards_off(self) -> Mapping[str, tuple[str, ...]]:
+        return MISSING_BEFORE_KIP_966 if self.log == ZOOKEEPER_LOG else {}
+
     def build(self) -> None:
         """Build the lines; a partition whose replicas were reassigned has none."""
         states = [change.state for change in self.changes if change.state is not None]
@@ -88,6 +94,7 @@ class GroupTrace:
     life: GroupLife
     steps: list[Step] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
+    guards_off: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     @property
     def entity(self) -> str:
@@ -138,7 +145,7 @@ class Extraction:
 class Checked:
     """The result of one specification for one partition or group; `hidden` are the lines that no log has, by action.
 
-    A refused line is behind `offset` of `log`.
+    A refused line is behind `offset` of `log`. `guards_off`: guards of the model that the release lacks.
     """
 
     found: EntityVerdict
@@ -146,6 +153,7 @@ class Checked:
     hidden: Counter[str]
     log: str
     offset: int | None = None
+    guards_off: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +296,8 @@ def check(
 
 
 def _validate(folder: Path, trace: Trace, model: str, *, explain: bool = False) -> EntityVerdict:
-    (found,) = validate_trace(folder / trace.file_name, model, entity=trace.entity, explain=explain).entities
+    path, guards_off = folder / trace.file_name, trace.guards_off.get(model, ())
+    (found,) = validate_trace(path, model, entity=trace.entity, explain=explain, guards_off=guards_off).entities
     return found
 
 
@@ -324,4 +333,4 @@ def _check(trace: Trace, same: Trace, verdict: EntityVerdict) -> Checked:
     }.get(found.verdict, Judgement.UNDECIDED)
     if judgement is Judgement.ACCEPTED and found.steps - hidden.total() <= 0:
         judgement = Judgement.UNDECIDED
-    return Checked(found, judgement, hidden, trace.log, offset)
+    return Checked(found, judgement, hidden, trace.log, offset, trace.guards_off.get(verdict.model, ()))

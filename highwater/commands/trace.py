@@ -122,6 +122,7 @@ def foreign_summary(found: "ForeignVerdict", traces: Path) -> dict[str, Any]:
                 "hidden": each.hidden,
                 "log": each.log,
                 "offset": each.offset,
+                "guards_off": each.guards_off,
             }
             for each in found.checked
         ],
@@ -176,6 +177,8 @@ def foreign_text(found: "ForeignVerdict", traces: Path) -> str:
     lines += ["not seen:", *(f"  {reason}" for reason in found.reasons)] if found.reasons else ["skipped: nothing"]
     for each in found.checked:
         lines += _checked_lines(each)
+    lacking = sorted({(each.found.model, guard) for each in found.checked for guard in each.guards_off})
+    lines += [f"{model} without the guard {guard}, which no release with ZooKeeper has" for model, guard in lacking]
     steps = sum(each.found.steps for each in found.checked)
     hidden = sum((each.hidden for each in found.checked), Counter[str]())
     by_action = ", ".join(f"{count:,} {action}" for action, count in hidden.most_common())

@@ -18,7 +18,7 @@ import msgspec
 import typer
 
 from highwater.fuzz.kafka_logs.check import MODELS, Checked, Extraction, Judgement, PartitionTrace, check, write_traces
-from highwater.fuzz.kafka_logs.folders import Replica, Seen
+from highwater.fuzz.kafka_logs.folders import METADATA_LOG, Replica, Seen
 from highwater.fuzz.kafka_logs.metadata_log import Change, State
 from highwater.fuzz.kafka_logs.metadata_records import NO_LEADER
 from highwater.soak.mutated_kafka_groups import GROUP_MUTATIONS, judge_group, mutated_group, read_group
@@ -33,6 +33,7 @@ class Life(msgspec.Struct, frozen=True):
     entity: str
     changes: list[Change]
     replicas: dict[int, Replica]
+    log: str = METADATA_LOG
 
 
 def read_life(path: Path) -> Life:
@@ -42,13 +43,13 @@ def read_life(path: Path) -> Life:
 
 def write_life(path: Path, trace: PartitionTrace) -> None:
     """Write the life of a partition, to mutate it later."""
-    life = Life(trace.entity, list(trace.changes), trace.replicas)
+    life = Life(trace.entity, list(trace.changes), trace.replicas, trace.log)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(life), indent=1) + b"\n")
 
 
 def judge(life: Life, folder: Path, *, explain: bool = True, models: Sequence[str] = MODELS) -> list[Checked]:
     """Return what each model says of a life, up to the first one that refuses it."""
-    trace = PartitionTrace(life.entity, life.changes, life.replicas)
+    trace = PartitionTrace(life.entity, life.changes, life.replicas, log=life.log)
     trace.build()
     extraction = Extraction(tuple(life.replicas), Seen(), (trace,))
     write_traces(extraction, folder)
