@@ -296,16 +296,21 @@ def _validate_against(
         return verdict()
     before = _printed_states(run(reached).lines)
     up_to = partial(tlc, model, _module(layout, steps[:reached], members, orders), reached, 0)
-    conjuncts = false_conjuncts(_trace_module(model), rejected.step.action, partial(_accepts, up_to))
+    conjuncts = false_conjuncts(_trace_module(model), rejected.step.action, partial(_accepts, up_to, reached))
     return verdict(before=tuple(before), conjuncts=tuple(conjuncts))
 
 
-def _accepts(up_to: Callable[..., TlcResult], conjunct: Conjunct) -> bool:
-    """Return whether a trace is accepted without a conjunct, or evaluated further than with it."""
+def _accepts(up_to: Callable[..., TlcResult], number: int, conjunct: Conjunct) -> bool:
+    """Return whether line `number`, the last, is a step without a conjunct, or evaluated further than with it.
+
+    That step may break what the conjunct protects: an election outside the ISR loses records.
+    """
     try:
-        return ACCEPTED in up_to(changed=(conjunct.module.name, conjunct.without)).lines
+        result = up_to(changed=(conjunct.module.name, conjunct.without))
     except CannotEvaluateError:
         return True
+    broken = (int(found[1]) for line in result.lines if (found := BROKEN.match(line)))
+    return ACCEPTED in result.lines or number in broken
 
 
 def _reached(lines: Iterable[str]) -> int:

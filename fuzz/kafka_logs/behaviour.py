@@ -226,7 +226,7 @@ class Behaviour:
                 self._follow(node)
                 self._fetch(node, common(target, whole))
         self._append(end)
-        for node in sorted(self.isr - {leader}):
+        for node in sorted((self.isr & self.logs.keys()) - {leader}):
             counts = self._possible() > self.high_watermark[leader] and self.fetched.get(node, UNKNOWN) < end
             follows = self.role.get(node) == epoch or common(self._target(node, whole), whole) >= len(self.logs[node])
             if counts and follows:

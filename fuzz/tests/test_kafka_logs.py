@@ -10,9 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from highwater.conformance.targets.apache_kafka import ApacheKafka
+from highwater.conformance.targets.apache_kafka import ZOOKEEPER_NODE, ApacheKafka
 from highwater.errors import UsageError, Verdict
-from highwater.fuzz.kafka_logs.check import Extraction, Judgement, PartitionTrace, check, extract, write_traces
+from highwater.fuzz.kafka_logs.check import (
+    MODELS,
+    Extraction,
+    Judgement,
+    PartitionTrace,
+    check,
+    extract,
+    write_traces,
+)
 from highwater.fuzz.kafka_logs.folders import METADATA_LOG, BrokerFolder, Seen, open_folder
 from highwater.fuzz.kafka_logs.metadata_log import read_metadata
 from highwater.fuzz.kafka_logs.metadata_records import decode_metadata
@@ -100,12 +108,18 @@ def has_election(copies: Sequence[BrokerFolder], node: int) -> bool:
 
 @pytest.fixture(scope="module")
 def unclean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folders of a cluster in which broker 2 was elected with a log that lacks records of broker 1."""
+    """The folders of a KRaft cluster with an unclean election."""
+    kept = tmp_path_factory.mktemp("unclean")
+    elect_uncleanly(NEWEST, kept)
+    return kept
+
+
+def elect_uncleanly(version: str, kept: Path) -> None:
+    """Keep the folders of a cluster in which broker 2 was elected with a log that lacks records of broker 1."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    kept = tmp_path_factory.mktemp("unclean")
-    cluster = ApacheKafka(NEWEST, 3, settings={"unclean.leader.election.enable": "true"})
+    cluster = ApacheKafka(version, 3, settings={"unclean.leader.election.enable": "true"})
     try:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic("t", 1, replica_assignment=[[1, 2]])])["t"].result(30)
@@ -127,14 +141,17 @@ def unclean(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cluster.start_node(2)
         await_true(lambda: leads(2), "broker 2 was not elected")
         send(5)
-        copies = [open_folder(cluster.folder / f"{node}-data") for node in (2, 3)]
-        await_true(lambda: has_election(copies, 2), "the election is not in both metadata logs")
+        if not cluster.zookeeper_folder.exists():
+            copies = [open_folder(cluster.folder / f"{node}-data") for node in (2, 3)]
+            await_true(lambda: has_election(copies, 2), "the election is not in both metadata logs")
         for node in cluster.addresses:
             cluster.kill_node(node)
             (cluster.folder / f"{node}-data").rename(kept / str(node))
+        if cluster.zookeeper_folder.exists():
+            cluster.kill_node(ZOOKEEPER_NODE)
+            cluster.zookeeper_folder.rename(kept / ZOOKEEPER_NODE)
     finally:
         cluster.close()
-    return kept
 
 
 @pytest.mark.long
@@ -146,6 +163,20 @@ def test_an_unclean_election_of_apache_kafka_is_refused(tmp_path: Path, unclean:
     (partition,) = found.checked
     assert "ElectLeader" in partition.found.reason
     assert any(r"isr \subseteq partition.isr" in text for text in partition.found.conjuncts)
+
+
+@pytest.mark.long
+def test_an_unclean_election_with_zookeeper_is_refused(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    elect_uncleanly("2.8.2", kept)
+    extraction = extract(sorted(kept.iterdir()))
+    write_traces(extraction, tmp_path)
+    for model in MODELS:
+        (partition,) = check(extraction, tmp_path, model, "t-0").checked
+        assert partition.judgement is Judgement.REFUSED
+        assert "ElectLeader of 3 with leader 2" in partition.found.reason
+        assert any(r"isr \subseteq" in text for text in partition.found.conjuncts), model
 
 
 @pytest.mark.long
