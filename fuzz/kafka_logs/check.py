@@ -57,7 +57,7 @@ class PartitionTrace:
     log: str = METADATA_LOG
     """The log whose offsets are the times of the lines."""
     cut: bool = False
-    """The end of that log is damaged: what the replicas have was perhaps decided later."""
+    """That log goes on, but not here: what the replicas have was perhaps decided later."""
     models: ClassVar[Sequence[str]] = MODELS
 
     @property
@@ -77,6 +77,10 @@ class PartitionTrace:
             return
         if not states or (states[0].leader_epoch, states[0].partition_epoch) != (0, 0):
             self.gaps.append(f"its creation is not in {self.log}")
+            return
+        created = next(at for at, change in enumerate(self.changes) if change.state is not None)
+        if all(change.what != "claim" for change in self.changes[:created]):
+            self.gaps.append(f"the term of the controller that created it is not in {self.log}")
             return
         if missing := assigned - self.replicas.keys():
             self.gaps.append(f"no log of broker {', '.join(map(str, sorted(missing)))}")

@@ -73,7 +73,7 @@ class Change:
 class Lives:
     """The life of each partition, by name, the log that has it, and the cluster's id if the log names it.
 
-    `cut`: the end of the log is damaged, so later changes may be missing.
+    `cut`: later changes than these may be missing.
     """
 
     log: str = METADATA_LOG

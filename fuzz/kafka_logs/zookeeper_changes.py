@@ -80,16 +80,21 @@ class _Replay:
     def apply(self, transaction: Transaction) -> None:
         for operation in transaction.operations:
             for kinds, path, content, handle in HANDLERS:
-                if operation.kind in kinds and (found := path.fullmatch(operation.path)):
-                    try:
-                        value = msgspec.json.decode(operation.data, type=content) if content is not None else None
-                    except msgspec.DecodeError as error:
-                        self.seen.skipped[f"znode {path.pattern} that cannot be decoded ({error})"] += 1
-                        break
-                    handle(self, transaction, operation, found, value)
-                    break
+                found = path.fullmatch(operation.path)
+                if found and operation.kind in kinds:
+                    self._handle(transaction, operation, found, content, handle)
         if transaction.cxid == FIRST_REQUEST:
             self.started.add(transaction.session)
+
+    def _handle(
+        self, at: Transaction, operation: Operation, found: re.Match[str], content: Any, handle: "Handler"
+    ) -> None:
+        try:
+            value = None if content is None else msgspec.json.decode(operation.data, type=content)
+        except msgspec.DecodeError as error:
+            self.seen.skipped[f"content of {operation.path} that cannot be decoded ({error})"] += 1
+            return
+        handle(self, at, operation, found, value)
 
     # -- controllers and brokers -------------------------------------------------------------------------
 
@@ -169,7 +174,7 @@ HANDLERS: Final[tuple[tuple[tuple[str, ...], re.Pattern[str], Any, Handler], ...
     ((DELETE,), TOPIC, None, _Replay.remove_topic),
     ((CLOSE_SESSION,), re.compile(""), None, _Replay.close_session),
 )
-"""The kinds of operation, the path, the type of the content, and what handles them; the first match counts."""
+"""The kinds of operation, the path, the type of the content, and what handles them."""
 
 
 def replay_zookeeper(log: ZooKeeperLog, seen: Seen) -> Lives:

@@ -70,6 +70,7 @@ KINDS: Final[dict[int, tuple[str, Any]]] = {
     21: (CREATE, KEPT),
 }
 """The name of each type of transaction and the fields that are read; later fields follow them (ZooDefs.OpCode)."""
+KNOWN: Final = frozenset(kind for kind, _ in KINDS.values())
 PARTS: Final = construct.PrefixedArray(construct.Int32ub, construct.Struct("type" / construct.Int32sb, "body" / BUFFER))
 
 
@@ -96,7 +97,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLog:
-    """The transactions by zxid; `cut` if its end is damaged, so that later ones may be missing."""
+    """The transactions by zxid, up to the first that is missing; `cut` if one is, or if the end is damaged."""
 
     transactions: tuple[Transaction, ...]
     cut: bool = False
@@ -128,13 +129,17 @@ def read_zookeeper(path: Path, seen: Seen) -> ZooKeeperLog:
     seen.read["ZooKeeper transactions"] += len(transactions)
     if damage:
         seen.skipped[f"end of ZooKeeper's log, from {damage} on"] += 1
+    for transaction in transactions:
+        unknown = [operation.kind for operation in transaction.operations if operation.kind not in KNOWN]
+        seen.skipped.update(f"ZooKeeper transaction of {kind}" for kind in unknown)
     if not transactions:
         seen.skipped["ZooKeeper's log, which has no transaction"] += 1
     elif transactions[0].zxid & COUNTER > 1:
         seen.skipped["beginning of ZooKeeper's log, which is only in a snapshot"] += 1
-    seen.skipped["gap in ZooKeeper's log"] += sum(not _follows(*pair) for pair in pairwise(transactions))
-    seen.skipped = +seen.skipped
-    return ZooKeeperLog(tuple(transactions), bool(damage))
+    gap = next((at for at, pair in enumerate(pairwise(transactions), 1) if not _follows(*pair)), None)
+    if gap is not None:
+        seen.skipped["ZooKeeper's log, from transactions on that are missing"] += 1
+    return ZooKeeperLog(tuple(transactions[:gap]), bool(damage) or gap is not None)
 
 
 def _first_zxid(file: Path) -> int:
@@ -189,7 +194,7 @@ def _operations(code: int, body: bytes) -> Iterator[Operation]:
         for part in PARTS.parse(body):
             yield from _operations(part.type, part.body)
         return
-    kind, layout = KINDS.get(code, (f"type {code}", NOTHING))
+    kind, layout = KINDS.get(code, (f"unknown type {code}", NOTHING))
     fields = layout.parse(body)
     yield Operation(
         kind, fields.get("path", ""), fields.get("data", b""), fields.get("version", 0),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from highwater.errors import UsageError
-from highwater.fuzz.kafka_logs.check import Extraction, Judgement, check, extract, write_traces
+from highwater.fuzz.kafka_logs.check import Extraction, Judgement, PartitionTrace, check, extract, write_traces
 from highwater.fuzz.kafka_logs.folders import META, Seen
 from highwater.fuzz.kafka_logs.zookeeper_changes import replay_zookeeper
 from highwater.fuzz.kafka_logs.zookeeper_log import VERSION_FOLDER, ZOOKEEPER_LOG, read_zookeeper
@@ -119,7 +119,10 @@ def test_a_damaged_end_that_zookeeper_removed_when_it_started_is_harmless(cluste
 
 def test_transactions_that_are_missing_in_the_middle_are_counted(cluster: Path) -> None:
     cut(log_file(cluster, FIRST_FILE))
-    assert read(cluster).seen.skipped == {"gap in ZooKeeper's log": 1}
+    extraction = read(cluster)
+    assert extraction.seen.skipped == {"ZooKeeper's log, from transactions on that are missing": 1}
+    assert max(change.offset for trace in extraction.traces for change in trace.changes) < int(LAST_FILE[4:], 16)
+    assert not any(step.action == "Stored" for trace in extraction.traces for step in trace.steps)
 
 
 def test_a_log_that_does_not_begin_with_the_first_transaction_is_counted(cluster: Path) -> None:
@@ -127,6 +130,15 @@ def test_a_log_that_does_not_begin_with_the_first_transaction_is_counted(cluster
     extraction = read(cluster)
     assert extraction.seen.skipped["beginning of ZooKeeper's log, which is only in a snapshot"] == 1
     assert {gap for trace in extraction.traces for gap in trace.gaps} == {f"its creation is not in {ZOOKEEPER_LOG}"}
+
+
+def test_a_partition_whose_controller_is_not_known_has_no_trace(cluster: Path) -> None:
+    (whole,) = (trace for trace in read(cluster).traces if trace.entity == "highwater-0")
+    changes = [change for change in whole.changes if (change.what, change.epoch) != ("claim", 1)]
+    trace = PartitionTrace(whole.entity, changes, whole.replicas, log=whole.log)
+    trace.build()
+    assert trace.gaps == [f"the term of the controller that created it is not in {ZOOKEEPER_LOG}"]
+    assert not trace.steps
 
 
 def test_without_any_transaction_the_verdict_is_undecided(tmp_path: Path, cluster: Path) -> None:

@@ -27,21 +27,26 @@ def trace_command(
     ] = None,
     entity: Annotated[str | None, typer.Option(help="The partition (t-0) or group; all if not given.")] = None,
     from_kafka: Annotated[
-        bool, typer.Option("--from-kafka", help="FILE... are the data folders (log.dirs) of Apache Kafka's brokers.")
+        bool,
+        typer.Option(
+            "--from-kafka",
+            help="FILE... are the data folders of Apache Kafka's brokers, and of ZooKeeper before KRaft.",
+        ),
     ] = False,
     json_: JsonOption = False,
 ) -> None:
     """Validate traces: check that what brokers did is a behaviour of the spec, and print the first line that is not.
 
-    With --from-kafka the trace is built from what a KRaft cluster of Apache Kafka wrote: its metadata log, the
-    segments, leader epochs and high watermarks of all brokers, and the groups in __consumer_offsets. Stop the
-    brokers, or copy their folders. Steps that no log has are hidden: they are added where the logs need one, checked
-    like the others, and counted. Give the folders of all brokers; without one, or with anything skipped, logs are
-    accepted at most as far as seen, and the exit code is 3.
+    With --from-kafka the trace is built from what a cluster of Apache Kafka wrote: its metadata log (before KRaft the
+    transaction log of a ZooKeeper server), the segments, leader epochs and high watermarks of all brokers, and the
+    groups in __consumer_offsets. Stop the brokers, or copy their folders. Steps that no log has are hidden: they are
+    added where the logs need one, checked like the others, and counted. Give the folders of all brokers; without one,
+    or with anything skipped, logs are accepted at most as far as seen, and the exit code is 3.
 
     Examples: highwater simulate --seeds 3:4 --trace run.ndjson; highwater spec trace run.ndjson
     · highwater broker --cluster 3 --trace traces; highwater spec trace traces
     · highwater spec trace --from-kafka /data/1 /data/2 /data/3 --entity orders-0
+    · highwater spec trace --from-kafka /data/1 /data/2 /data/3 /zookeeper
     """
     if from_kafka:
         raise typer.Exit(EXIT_OF_VERDICT[_from_kafka(file, model, entity, json=json_).verdict])

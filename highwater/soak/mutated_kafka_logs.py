@@ -180,10 +180,11 @@ def write_by_old_controller(draw: random.Random, life: Life) -> tuple[Life, str]
     """A controller that was replaced elects a leader, and names its own controller epoch (KAFKA-6082)."""
     terms: list[Change] = []
     found = []
+    elections = {at for at, _, _ in _states(life) if life.changes[at].leads}  # any broker may write the creation
     for at, change in enumerate(life.changes):
         if change.what == "claim":
             terms.append(change)
-        elif change.state is not None and change.leads and change.state.controller_epoch is not None:
+        elif at in elections:
             found += [(at, old) for old in terms[:-1] if old.node != terms[-1].node]
     if not found:
         return None
