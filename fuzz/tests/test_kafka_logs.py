@@ -90,6 +90,26 @@ def test_a_mutated_life_is_refused_at_a_line(tmp_path: Path, life: Life, how: st
     assert last.found.line is not None
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "how",
+    [
+        "an election outside ISR and ELR",
+        "an election whose epoch does not rise",
+        "an election by a controller that was replaced",
+        "a term that falls",
+        "an ISR with a broker without a replica",
+        "a truncation one too few",
+    ],
+)
+def test_a_mutated_life_with_zookeeper_is_refused_at_a_line(tmp_path: Path, how: str) -> None:
+    changed = mutated(read_life(LIVES / "kafka-2.8.2.json"), how, 0)
+    assert changed is not None
+    last = judge(changed[0], tmp_path, explain=False)[-1]
+    assert last.judgement is Judgement.REFUSED, changed[1]
+    assert last.found.line is not None
+
+
 # A real case, and Apache Kafka's own tool as the oracle of the reader.
 
 
