@@ -46,6 +46,7 @@ class Connection:
         max_frame: int = MAX_FRAME,
     ) -> None:  # fmt: skip
         self.address, self.timeout_s, self._client_id = address, timeout_s, client_id
+        self.session_lifetime_ms = 0  # of the login (KIP-368); 0 if the session does not expire
         self._correlation_ids = itertools.count(1)
         self._reader, self._frames = FrameReader(max_frame), list[bytes]()
         host, _, port = address.rpartition(":")
@@ -66,6 +67,7 @@ class Connection:
             while login and token is not None:
                 self.socket.sendall(token)
                 token = login.receive(self._next_frame(self._deadline(None)))
+            self.session_lifetime_ms = login.session_lifetime_ms if login else 0
         except (OSError, AuthenticationError, WireError, ConnectionClosedError, ReplyTimeoutError) as error:
             raise AccessError(str(error) or "it closed the connection") from error
 

@@ -90,6 +90,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sasl_mechanism_inter_broker_protocol: str = "SCRAM-SHA-256"
     sasl_inter_broker_user: str = ""
     sasl_users: dict[str, str] = {}  # user = "password"
+    connections_max_reauth_ms: dict[str, int] = {}  # by mechanism; the sessions of all others do not expire
     ssl_certfile: str = ""
     ssl_keyfile: str = ""
     ssl_cafile: str = ""

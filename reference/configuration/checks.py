@@ -6,7 +6,7 @@ from typing import Final
 
 from highwater.errors import UsageError
 from highwater.reference.configuration.broker import BrokerConfig
-from highwater.reference.security.mechanisms import MECHANISMS
+from highwater.reference.security.mechanisms import SERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,14 @@ def _positive(name: str) -> Contradiction:
 
 def _unknown_mechanisms(config: BrokerConfig) -> bool:
     named = {*config.sasl_enabled_mechanisms, config.sasl_mechanism_inter_broker_protocol}
-    return not named <= set(MECHANISMS)
+    return not named <= set(SERVED)
+
+
+def _unusable_lifetime(config: BrokerConfig) -> bool:
+    """Brokers connect to brokers without re-authentication: the followers would lose their connections."""
+    lifetimes = config.connections_max_reauth_ms
+    own = config.sasl_mechanism_inter_broker_protocol if config.security_protocol.startswith("SASL") else ""
+    return own in lifetimes or not lifetimes.keys() <= set(SERVED) or any(ms < 1 for ms in lifetimes.values())
 
 
 CONTRADICTIONS: Final = (
@@ -68,7 +75,12 @@ CONTRADICTIONS: Final = (
         lambda config: config.message_max_bytes > config.log_segment_bytes,
         "a batch of that size would not fit into a segment; lower the first or raise the second",
     ),
-    Contradiction("sasl_enabled_mechanisms", _unknown_mechanisms, f"known: {', '.join(MECHANISMS)}"),
+    Contradiction("sasl_enabled_mechanisms", _unknown_mechanisms, f"known: {', '.join(SERVED)}"),
+    Contradiction(
+        "connections_max_reauth_ms",
+        _unusable_lifetime,
+        "give at least 1 ms for each mechanism, and leave out sasl_mechanism_inter_broker_protocol",
+    ),
     Contradiction(
         "security_protocol",
         lambda config: config.security_protocol.startswith("SASL")

@@ -116,12 +116,20 @@ class ClientConnection(asyncio.Protocol):
                 self.close()
 
     def _handle_frame(self, frame: bytes) -> None:
-        if self._is_authenticated:
+        if self._sasl is not None and self._belongs_to_authentication(self._sasl, frame):
+            self._authenticate(self._sasl, frame)
+        else:
             request = self._request(frame)
             self._busy = True
             self._driver.receive(self._name, request)
-        elif self._sasl is not None:
-            self._authenticate(self._sasl, frame)
+
+    def _belongs_to_authentication(self, sasl: Authenticator, frame: bytes) -> bool:
+        """Return whether the authenticator handles this frame; AuthenticationError after the end of a session."""
+        if not sasl.complete or sasl.begins_reauthentication(decode_request_header(frame)[0].api_key):
+            return True
+        if sasl.expired:
+            raise AuthenticationError("the session has expired, and this is no re-authentication")
+        return False
 
     def _request(self, frame: bytes) -> Request:
         """Decode a request. Raises DecodeError, which closes the connection, if its API or version is not served."""

@@ -2,10 +2,12 @@
 
 import secrets
 import ssl
+import time
 from typing import Final
 
 from highwater.reference.client.access import client_context, fresh_nonce, load_certificates
 from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.effects import Instant
 from highwater.reference.security.login import Account, Login
 from highwater.reference.security.mechanisms import Credentials
 from highwater.reference.security.sasl import Authenticator
@@ -33,7 +35,10 @@ class Security:
         """Return the authenticator of a new connection; None if no login is required."""
         if not self._requires_login:
             return None
-        return Authenticator(self._config.sasl_enabled_mechanisms, self._credentials, fresh_nonce)
+        config = self._config
+        return Authenticator(
+            config.sasl_enabled_mechanisms, self._credentials, fresh_nonce, config.connections_max_reauth_ms, now
+        )
 
     def login(self) -> Login | None:
         """Return the SASL login of this broker at another one; None if no login is required."""
@@ -42,6 +47,10 @@ class Security:
         config, user = self._config, self._config.sasl_inter_broker_user
         account = Account(config.sasl_mechanism_inter_broker_protocol, user, config.sasl_users[user])
         return Login(account, fresh_nonce(), f"broker-{config.broker_id}")
+
+
+def now() -> Instant:
+    return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
 
 
 def _server_context(config: BrokerConfig) -> ssl.SSLContext:

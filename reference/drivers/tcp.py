@@ -8,14 +8,13 @@ import asyncio
 import logging
 import os
 import ssl
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from highwater.reference.drivers.files import Disk
-from highwater.reference.drivers.security import Security
+from highwater.reference.drivers.security import Security, now
 from highwater.reference.drivers.trace_file import TraceFile
 from highwater.reference.effects import (
     STORE,
@@ -77,7 +76,7 @@ class Driver:
         self.failed: asyncio.Future[BaseException] = self.loop.create_future()
 
     def now(self) -> Instant:
-        return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+        return now()
 
     def next_client(self) -> str:
         self._next_client += 1

@@ -31,11 +31,11 @@ class Login:
     """The client side of one authentication.
 
     Send the frame of `first`, then pass each response to `receive` and send the frame that it returns, until it
-    returns None.
+    returns None. `session_lifetime_ms` is then what the broker said; 0 if the session does not expire (KIP-368).
     """
 
     def __init__(self, account: Account, nonce: str, client_id: str) -> None:
-        self._account, self._client_id, self._step = account, client_id, 0
+        self._account, self._client_id, self._step, self.session_lifetime_ms = account, client_id, 0, 0
         self._scram = (
             None
             if account.mechanism == PLAIN
@@ -63,6 +63,7 @@ class Login:
         _, response = decode_response(SaslAuthenticateResponse, AUTHENTICATE_VERSION, frame)
         if response.error_code != ErrorCode.NONE:
             raise AuthenticationError(response.error_message or f"error {response.error_code}")
+        self.session_lifetime_ms = response.session_lifetime_ms
         if self._scram is None:
             return None
         if self._step == 2:

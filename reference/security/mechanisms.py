@@ -4,6 +4,8 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from highwater.reference.effects import Instant
+from highwater.reference.security.oauth_bearer import OAUTHBEARER, OAuthBearer
 from highwater.reference.security.scram import (
     HASHES,
     AuthenticationError,
@@ -15,6 +17,9 @@ from highwater.reference.security.scram import (
 
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, *HASHES)
+"""The mechanisms with user and password."""
+SERVED: Final = (*MECHANISMS, OAUTHBEARER)
+"""The mechanisms that a broker can enable."""
 # One message for both: a client must not learn which user names exist.
 WRONG_CREDENTIALS: Final = "wrong user or password"
 
@@ -46,16 +51,20 @@ class Mechanism(Protocol):
     """A SASL mechanism on the server.
 
     `receive` returns the token to send and raises AuthenticationError for an invalid token; `user` is set once `done`.
+    `lifetime_ms` is then how long the credential is valid, None for ever.
     """
 
     done: bool
     user: str
+    lifetime_ms: int | None
 
     def receive(self, token: bytes) -> bytes: ...
 
 
 class Plain:
     """User and password in clear text (RFC 4616): use it with TLS or in a trusted network only."""
+
+    lifetime_ms: int | None = None
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials, self.done, self.user = credentials, False, ""
@@ -72,6 +81,8 @@ class Plain:
 class Scram:
     """SCRAM (RFC 5802, KIP-84)."""
 
+    lifetime_ms: int | None = None
+
     def __init__(self, mechanism: str, credentials: Credentials, nonce: str) -> None:
         self._mechanism, self._credentials, self.done, self.user = mechanism, credentials, False, ""
         self._server = ScramServer(mechanism, nonce)
@@ -87,6 +98,11 @@ class Scram:
         return final
 
 
-def start(mechanism: str, credentials: Credentials, nonce: Callable[[], str]) -> Mechanism:
-    """Return a new exchange of the mechanism for one connection."""
-    return Plain(credentials) if mechanism == PLAIN else Scram(mechanism, credentials, nonce())
+def start(mechanism: str, credentials: Credentials, nonce: Callable[[], str], now: Instant) -> Mechanism:
+    """Return a new exchange of the mechanism for one connection; a token must be valid at `now`."""
+    match mechanism:
+        case "PLAIN":
+            return Plain(credentials)
+        case "OAUTHBEARER":
+            return OAuthBearer(now)
+    return Scram(mechanism, credentials, nonce())

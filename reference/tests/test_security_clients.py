@@ -197,8 +197,17 @@ def test_the_tools_accept_apache_kafka_client_properties(
         ({"security_protocol": "SSL"}, "TLS needs a certificate"),
         ({"sasl_enabled_mechanisms": ["GSSAPI"]}, "known: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         ({"security_protocol": "TLS"}, "security_protocol"),
+        ({"connections_max_reauth_ms": {"GSSAPI": 1000}}, "at least 1 ms for each mechanism"),
+        ({"connections_max_reauth_ms": {"PLAIN": 0}}, "at least 1 ms for each mechanism"),
+        (
+            {
+                "security_protocol": "SASL_PLAINTEXT", "sasl_users": {"a": "b"}, "sasl_inter_broker_user": "a",
+                "connections_max_reauth_ms": {"SCRAM-SHA-256": 1000},
+            },
+            "leave out sasl_mechanism_inter_broker_protocol",
+        ),
     ],
-)
+)  # fmt: skip
 def test_contradictory_security_settings_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         broker_config({"broker_id": 1, **settings}, "broker.toml")
