@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
-from highwater.conformance.targets.commands import QUICK_SETTINGS, rack_of
+from highwater.conformance.targets.commands import QUICK_SETTINGS, SESSIONS_MS, rack_of
 from highwater.conformance.targets.discovery import restart_dead, wait_for_group_coordinator, wait_until_complete
 from highwater.errors import UsageError
 from highwater.java_classes import ClassArchive
@@ -35,7 +35,9 @@ OLD_SETTINGS: Final[Mapping[str, object]] = {  # 0.8 rejects a retention of -1, 
 }
 RACK_SELECTOR_SINCE: Final = (2, 4)  # KIP-392
 SCRAM_USERS_SINCE: Final = (3, 5)  # the storage tool can create SCRAM users since KIP-900
-PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"
+PLAIN, SCRAM, EXPIRING = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"
+USER, OTHER_USER, PASSWORD = "highwater", "highwater-2", "highwater-secret"
+SCRAM_USERS: Final = ((SCRAM, USER), (EXPIRING, USER), (EXPIRING, OTHER_USER))
 JAVA_FLAGS: Final = (
     "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxMetaspaceSize=128m", "-Xss512k",
     "-XX:-UsePerfData",
@@ -108,8 +110,11 @@ class ApacheKafka:
         self.addresses: Mapping[int, str] = {
             node: f"127.0.0.1:{port}" for node, port in enumerate(self._ports[:brokers], 1)
         }
-        mechanisms = (PLAIN, SCRAM) if release_number(version) >= SCRAM_USERS_SINCE else (PLAIN,)
-        self._login = SaslListener(f"127.0.0.1:{self._logins[0]}", "highwater", "highwater-secret", mechanisms)
+        has_scram = release_number(version) >= SCRAM_USERS_SINCE
+        self._login = SaslListener(
+            f"127.0.0.1:{self._logins[0]}", USER, PASSWORD, (PLAIN, SCRAM, EXPIRING) if has_scram else (PLAIN,),
+            sessions_ms=SESSIONS_MS if has_scram else {}, other_user=OTHER_USER if has_scram else "",
+        )  # fmt: skip
         self.sasl = self._login if self._kraft else None
         self.folder = make_folder("kafka-")
         self._recorder = next(iter(self.addresses)) if self._classes.claim() else None  # the node that writes them
@@ -194,8 +199,8 @@ class ApacheKafka:
             line = self.tool_command(
                 "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config(node))
             )
-            if SCRAM in self._login.mechanisms:
-                line += ["--add-scram", f"{SCRAM}=[name={self._login.user},password={self._login.password}]"]
+            for mechanism, user in SCRAM_USERS if SCRAM in self._login.mechanisms else ():
+                line += ["--add-scram", f"{mechanism}=[name={user},password={PASSWORD}]"]
             tools.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         for tool in tools:
             output, _ = tool.communicate(timeout=TOOL_TIMEOUT_S)
@@ -246,7 +251,11 @@ class ApacheKafka:
         controllers = self._ports[brokers:]
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in enumerate(controllers, 1))
         plain, login = f"PLAINTEXT://127.0.0.1:{self._ports[number]}", f"LOGIN://127.0.0.1:{self._logins[number]}"
-        user = f'username="{self._login.user}" password="{self._login.password}"'
+        user = f'username="{USER}" password="{PASSWORD}"'
+        lifetimes = {
+            f"listener.name.login.{mechanism.lower()}.connections.max.reauth.ms": lifetime_ms
+            for mechanism, lifetime_ms in self._login.sessions_ms.items()
+        }
         return {
             **QUICK_KRAFT,
             **AUTHORIZER,
@@ -259,10 +268,10 @@ class ApacheKafka:
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
             "listener.name.login.sasl.enabled.mechanisms": ",".join(self._login.mechanisms),
-            "listener.name.login.plain.sasl.jaas.config": (
-                f'{PLAIN_USER} required {user} user_{self._login.user}="{self._login.password}";'
-            ),
+            "listener.name.login.plain.sasl.jaas.config": (f'{PLAIN_USER} required {user} user_{USER}="{PASSWORD}";'),
             "listener.name.login.scram-sha-256.sasl.jaas.config": f"{SCRAM_USER} required {user};",
+            "listener.name.login.scram-sha-512.sasl.jaas.config": f"{SCRAM_USER} required {user};",
+            **lifetimes,
         }
 
     def _zookeeper_role(self, node: int) -> dict[str, object]:

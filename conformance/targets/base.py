@@ -1,7 +1,7 @@
 """The interface of a target."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -19,6 +19,8 @@ class SaslListener:
     """A listener that requires a SASL login; `mechanisms` are those with which this user can log in.
 
     `tls`: the authorities to trust, as a PEM file; empty for the system's, None for a listener without TLS.
+    `sessions_ms`: the lifetime of sessions by mechanism (KIP-368); those of other mechanisms do not expire.
+    `other_user`: a second user with the same password; empty if there is none.
     """
 
     address: str
@@ -26,6 +28,8 @@ class SaslListener:
     password: str
     mechanisms: tuple[str, ...]
     tls: str | None = None
+    sessions_ms: Mapping[str, int] = field(default_factory=dict)
+    other_user: str = ""
 
     @property
     def access(self) -> Access:

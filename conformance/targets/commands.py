@@ -158,6 +158,8 @@ QUICK_SETTINGS: Final[Mapping[str, int]] = {
 
 Records are kept unless a topic limits their age: most cases write records of a fixed time, which is years ago.
 """
+SESSIONS_MS: Final[Mapping[str, int]] = {"SCRAM-SHA-512": 1_000}
+"""Lifetimes of sessions by mechanism (connections.max.reauth.ms); those of other mechanisms do not expire."""
 
 
 def rack_of(node: int) -> str:

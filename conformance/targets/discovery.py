@@ -33,6 +33,7 @@ def brokers_of(address: str, access: Access = OPEN, version: int = METADATA_VERS
 def sasl_listener(address: str, access: Access, tls: str | None) -> SaslListener | None:
     """Return the listener with the mechanisms with which this account can log in; None without an account, or if none.
 
+    Which sessions expire is what the broker says at these logins: it does not describe the settings of a listener.
     Raises TargetFailure if the broker does not answer SaslHandshake.
     """
     if access.account is None:
@@ -40,13 +41,16 @@ def sasl_listener(address: str, access: Access, tls: str | None) -> SaslListener
     with Connection(address, timeout_s=TIMEOUT_S, access=Access(access.context)) as connection:
         offered = connection.exchange(SaslHandshakeRequest(mechanism="?"), HANDSHAKE_VERSION).mechanisms
     user, password = access.account.user, access.account.password
-    accepted = []
+    lifetimes_ms = {}
     for mechanism in sorted({*offered} & {*MECHANISMS}):
         with suppress(TargetFailure):
             tried = Access(access.context, Account(mechanism, user, password))
-            Connection(address, timeout_s=TIMEOUT_S, access=tried).close()
-            accepted.append(mechanism)
-    return SaslListener(address, user, password, tuple(accepted), tls) if accepted else None
+            with Connection(address, timeout_s=TIMEOUT_S, access=tried) as connection:
+                lifetimes_ms[mechanism] = connection.session_lifetime_ms
+    if not lifetimes_ms:
+        return None
+    sessions_ms = {mechanism: lifetime_ms for mechanism, lifetime_ms in lifetimes_ms.items() if lifetime_ms}
+    return SaslListener(address, user, password, tuple(lifetimes_ms), tls, sessions_ms)
 
 
 def is_complete(address: str, brokers: int, access: Access = OPEN, version: int = METADATA_VERSION) -> bool:

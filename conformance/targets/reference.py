@@ -10,9 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Final
 
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListener
-from highwater.conformance.targets.commands import QUICK_SETTINGS, rack_of
+from highwater.conformance.targets.commands import QUICK_SETTINGS, SESSIONS_MS, rack_of
 from highwater.conformance.targets.discovery import restart_dead
 from highwater.errors import UsageError
 
@@ -27,7 +28,7 @@ class ReferenceCluster:
 
     def __init__(
         self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
-        settings: dict[str, object] | None = None, folder: Path | None = None, trace: Path | None = None,
+        settings: Mapping[str, object] | None = None, folder: Path | None = None, trace: Path | None = None,
         environment: Mapping[str, Mapping[str, str]] | None = None, node_program: Sequence[str] = NODE_PROGRAM,
         port: int = 0,
     ) -> None:  # fmt: skip
@@ -130,7 +131,20 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-USER, PASSWORD = "alice", "alice-secret"
+USER, OTHER_USER, PASSWORD = "alice", "bob", "alice-secret"
+LOGIN_SETTINGS: Final[Mapping[str, object]] = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_inter_broker_user": USER,
+    "sasl_users": {USER: PASSWORD, OTHER_USER: PASSWORD},
+    "connections_max_reauth_ms": SESSIONS_MS,
+}
+"""Settings of the broker with the listener for cases about logins."""
+
+
+def login_listener(address: str) -> SaslListener:
+    """Return the listener of a broker with `LOGIN_SETTINGS`."""
+    mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    return SaslListener(address, USER, PASSWORD, mechanisms, sessions_ms=SESSIONS_MS, other_user=OTHER_USER)
 
 
 def placement(brokers: int) -> dict[str, object]:
@@ -167,14 +181,8 @@ class ReferenceTarget(ReferenceCluster):
     def sasl(self) -> SaslListener:
         """Return the listener of a separate broker, started on first use; a reference broker has a single listener."""
         if self._login_cluster is None:
-            login: dict[str, object] = {
-                "security_protocol": "SASL_PLAINTEXT",
-                "sasl_inter_broker_user": USER,
-                "sasl_users": {USER: PASSWORD},
-            }
-            self._login_cluster = ReferenceCluster(1, settings=login)
-        mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-        return SaslListener(self._login_cluster.bootstrap, USER, PASSWORD, mechanisms)
+            self._login_cluster = ReferenceCluster(1, settings=LOGIN_SETTINGS)
+        return login_listener(self._login_cluster.bootstrap)
 
     def close(self) -> None:
         if self._login_cluster is not None:

@@ -28,6 +28,21 @@ def listener(cluster: Cluster, mechanism: str = "") -> SaslListener:
     return found
 
 
+def log_in(broker: Broker, mechanism: str, user: str, password: str) -> Any:
+    """Authenticate on a connection, again if it is authenticated already, and return the last reply.
+
+    The last reply may be an error; all earlier ones must not be.
+    """
+    expect("error code of SaslHandshake", 0, handshake(broker, mechanism).error_code)
+    if mechanism not in HASHES:
+        return authenticate(broker, plain(user, password))
+    client = Scram(mechanism, user, password)
+    challenge = authenticate(broker, client.first())
+    expect("error code of the first message", 0, challenge.error_code)
+    expect("session lifetime before the last message", 0, challenge.session_lifetime_ms)
+    return authenticate(broker, client.final(challenge.auth_bytes))
+
+
 def connect_without_login(cluster: Cluster, mechanism: str = "") -> Broker:
     """Connect to the SASL listener, and send nothing; raises Unsupported as `listener` does."""
     found = listener(cluster, mechanism)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from highwater.conformance.targets.base import SaslListener
-from highwater.conformance.targets.reference import PASSWORD, USER, ReferenceTarget, placement
+from highwater.conformance.targets.reference import LOGIN_SETTINGS, ReferenceTarget, login_listener, placement
 from highwater.errors import UsageError
 from highwater.processes import Name, Process, Processes
 from highwater.reference.drivers.cluster import Cluster, cluster_settings
@@ -181,14 +181,8 @@ class MutantTarget:
     @property
     def sasl(self) -> SaslListener:
         if self._login is None:
-            login: dict[str, object] = {
-                "security_protocol": "SASL_PLAINTEXT",
-                "sasl_inter_broker_user": USER,
-                "sasl_users": {USER: PASSWORD},
-            }
-            self._login = ForkedCluster(1, self._mutant, login).open()
-        mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-        return SaslListener(",".join(self._login.addresses.values()), USER, PASSWORD, mechanisms)
+            self._login = ForkedCluster(1, self._mutant, LOGIN_SETTINGS).open()
+        return login_listener(",".join(self._login.addresses.values()))
 
     def start_node(self, node: int | str) -> None:
         self.cluster.start(str(node))
