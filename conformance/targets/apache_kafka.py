@@ -35,7 +35,7 @@ OLD_SETTINGS: Final[Mapping[str, object]] = {  # 0.8 rejects a retention of -1, 
 }
 RACK_SELECTOR_SINCE: Final = (2, 4)  # KIP-392
 SCRAM_USERS_SINCE: Final = (3, 5)  # the storage tool can create SCRAM users since KIP-900
-PLAIN, SCRAM, EXPIRING = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"
+PLAIN, SCRAM, EXPIRING, BEARER = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
 USER, OTHER_USER, PASSWORD = "highwater", "highwater-2", "highwater-secret"
 SCRAM_USERS: Final = ((SCRAM, USER), (EXPIRING, USER), (EXPIRING, OTHER_USER))
 JAVA_FLAGS: Final = (
@@ -79,6 +79,7 @@ REPLICATED: Final = (
 )  # fmt: skip
 PLAIN_USER: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_USER: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+BEARER_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 NodeSettings = Callable[[int, Mapping[str, object]], Mapping[str, object]]
 """Returns settings that differ for one node, from its id and its other settings."""
 NodeEnvironment = Callable[[int | str], Mapping[str, str]]
@@ -112,7 +113,8 @@ class ApacheKafka:
         }
         has_scram = release_number(version) >= SCRAM_USERS_SINCE
         self._login = SaslListener(
-            f"127.0.0.1:{self._logins[0]}", USER, PASSWORD, (PLAIN, SCRAM, EXPIRING) if has_scram else (PLAIN,),
+            f"127.0.0.1:{self._logins[0]}", USER, PASSWORD,
+            (PLAIN, BEARER, SCRAM, EXPIRING) if has_scram else (PLAIN, BEARER),
             sessions_ms=SESSIONS_MS if has_scram else {}, other_user=OTHER_USER if has_scram else "",
         )  # fmt: skip
         self.sasl = self._login if self._kraft else None
@@ -271,6 +273,7 @@ class ApacheKafka:
             "listener.name.login.plain.sasl.jaas.config": (f'{PLAIN_USER} required {user} user_{USER}="{PASSWORD}";'),
             "listener.name.login.scram-sha-256.sasl.jaas.config": f"{SCRAM_USER} required {user};",
             "listener.name.login.scram-sha-512.sasl.jaas.config": f"{SCRAM_USER} required {user};",
+            "listener.name.login.oauthbearer.sasl.jaas.config": f"{BEARER_MODULE} required;",  # the validator for tests
             **lifetimes,
         }
 

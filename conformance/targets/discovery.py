@@ -7,11 +7,13 @@ from contextlib import suppress
 from highwater.conformance.connection import OPEN, Access, Connection
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.targets.base import SaslListener
+from highwater.conformance.unsecured_tokens import client_first, unsecured_token
 from highwater.errors import UsageError
 from highwater.reference.security.login import Account
 from highwater.reference.security.mechanisms import MECHANISMS
+from highwater.reference.security.oauth_bearer import OAUTHBEARER
 from highwater.reference.wire.messages.metadata import FindCoordinatorRequest, MetadataRequest, MetadataRequestTopic
-from highwater.reference.wire.messages.security import SaslHandshakeRequest
+from highwater.reference.wire.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 
 METADATA_VERSION = 1
 """Version 0, the only one before Kafka 0.10, is used only for brokers of that age."""
@@ -47,10 +49,21 @@ def sasl_listener(address: str, access: Access, tls: str | None) -> SaslListener
             tried = Access(access.context, Account(mechanism, user, password))
             with Connection(address, timeout_s=TIMEOUT_S, access=tried) as connection:
                 lifetimes_ms[mechanism] = connection.session_lifetime_ms
+    if OAUTHBEARER in offered and _accepts_unsecured_token(address, access, user):
+        lifetimes_ms[OAUTHBEARER] = 0
     if not lifetimes_ms:
         return None
     sessions_ms = {mechanism: lifetime_ms for mechanism, lifetime_ms in lifetimes_ms.items() if lifetime_ms}
     return SaslListener(address, user, password, tuple(lifetimes_ms), tls, sessions_ms)
+
+
+def _accepts_unsecured_token(address: str, access: Access, user: str) -> bool:
+    """Return whether OAUTHBEARER has the validator for tests; raises TargetFailure if the broker does not answer."""
+    token = client_first(unsecured_token(user))
+    with Connection(address, timeout_s=TIMEOUT_S, access=Access(access.context)) as connection:
+        connection.exchange(SaslHandshakeRequest(mechanism=OAUTHBEARER), HANDSHAKE_VERSION)
+        reply = connection.exchange(SaslAuthenticateRequest(auth_bytes=token), HANDSHAKE_VERSION)
+    return not reply.error_code and not reply.auth_bytes
 
 
 def is_complete(address: str, brokers: int, access: Access = OPEN, version: int = METADATA_VERSION) -> bool:

@@ -132,10 +132,12 @@ def _text(value: object) -> str:
 
 
 USER, OTHER_USER, PASSWORD = "alice", "bob", "alice-secret"
+LOGIN_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 LOGIN_SETTINGS: Final[Mapping[str, object]] = {
     "security_protocol": "SASL_PLAINTEXT",
     "sasl_inter_broker_user": USER,
     "sasl_users": {USER: PASSWORD, OTHER_USER: PASSWORD},
+    "sasl_enabled_mechanisms": LOGIN_MECHANISMS,
     "connections_max_reauth_ms": SESSIONS_MS,
 }
 """Settings of the broker with the listener for cases about logins."""
@@ -143,8 +145,7 @@ LOGIN_SETTINGS: Final[Mapping[str, object]] = {
 
 def login_listener(address: str) -> SaslListener:
     """Return the listener of a broker with `LOGIN_SETTINGS`."""
-    mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-    return SaslListener(address, USER, PASSWORD, mechanisms, sessions_ms=SESSIONS_MS, other_user=OTHER_USER)
+    return SaslListener(address, USER, PASSWORD, LOGIN_MECHANISMS, sessions_ms=SESSIONS_MS, other_user=OTHER_USER)
 
 
 def placement(brokers: int) -> dict[str, object]:

@@ -28,6 +28,7 @@ from highwater.reference.tests.certificates import self_signed
 LIFETIMES_MS = {"SCRAM-SHA-512": 90_000}
 USER: dict[str, object] = {
     "sasl_inter_broker_user": "alice", "sasl_users": {"alice": "secret"}, "connections_max_reauth_ms": LIFETIMES_MS,
+    "sasl_enabled_mechanisms": ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"],
 }  # fmt: skip
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 FEW = Options(clauses=["FRM-1", "MD-5", "GRP-10", "PRD-4"], jobs=1)
@@ -84,7 +85,7 @@ def test_cases_about_logins_run_on_the_listener(
         Path(name).write_text(f'bootstrap = "{with_login.bootstrap}"\n{login}')
     with open_target(name, config) as target:
         assert target.sasl is not None
-        assert target.sasl.mechanisms == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+        assert target.sasl.mechanisms == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
         assert target.sasl.sessions_ms == LIFETIMES_MS
     verdicts = run_suite([name], Options(clauses=["SEC-9", "SEC-11"], jobs=1, command_config=config))["targets"][0]
     assert verdicts["verdicts"]["pass"] >= 6

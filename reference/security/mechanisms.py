@@ -98,11 +98,13 @@ class Scram:
         return final
 
 
-def start(mechanism: str, credentials: Credentials, nonce: Callable[[], str], now: Instant) -> Mechanism:
-    """Return a new exchange of the mechanism for one connection; a token must be valid at `now`."""
+def start(
+    mechanism: str, credentials: Credentials, nonce: Callable[[], str], clock: Callable[[], Instant]
+) -> Mechanism:
+    """Return a new exchange of the mechanism for one connection."""
     match mechanism:
         case "PLAIN":
             return Plain(credentials)
         case "OAUTHBEARER":
-            return OAuthBearer(now)
+            return OAuthBearer(clock)
     return Scram(mechanism, credentials, nonce())

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from highwater.reference.effects import Instant
@@ -67,8 +68,8 @@ def validate(token: str, wall_ms: int) -> tuple[str, float]:
 class OAuthBearer:
     """The server side of one exchange; has the interface of `Mechanism`."""
 
-    def __init__(self, now: Instant) -> None:
-        self._now, self._has_failed = now, False
+    def __init__(self, clock: Callable[[], Instant]) -> None:
+        self._clock, self._has_failed = clock, False
         self.done, self.user = False, ""
         self.lifetime_ms: int | None = None
 
@@ -76,14 +77,15 @@ class OAuthBearer:
         if self._has_failed and token == DUMMY:
             raise AuthenticationError(INVALID_TOKEN)
         authzid, bearer = parse_client_first(token)
+        wall_ms = self._clock().wall_ms
         try:
-            self.user, expires_ms = validate(bearer, self._now.wall_ms)
+            self.user, expires_ms = validate(bearer, wall_ms)
         except InvalidTokenError:
             self._has_failed = True
             return INVALID_TOKEN.encode()
         if authzid not in {"", self.user}:
             raise AuthenticationError("the authorization id is not the principal of the token")
-        self.lifetime_ms = max(0, int(expires_ms - self._now.wall_ms))
+        self.lifetime_ms = max(0, int(expires_ms - wall_ms))
         self.done = True
         return b""
 

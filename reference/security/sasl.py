@@ -168,7 +168,7 @@ class Authenticator:
             # As in Apache Kafka (REAUTH_BAD_MECHANISM), the handshake succeeds and the next request fails.
             self._move(SaslState.OTHER_MECHANISM)
         else:
-            self._name, self._mechanism = name, start(name, self._credentials, self._nonce, self._clock())
+            self._name, self._mechanism = name, start(name, self._credentials, self._nonce, self._clock)
             self._move(SaslState.BARE_TOKENS if bare else SaslState.AUTHENTICATE)
         return SaslHandshakeResponse(mechanisms=self._mechanisms)
 

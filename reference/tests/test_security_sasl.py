@@ -311,6 +311,15 @@ def test_an_invalid_token_gets_a_challenge_and_then_an_error(token: str) -> None
     assert server.failed
 
 
+def test_a_token_must_be_valid_when_it_arrives_not_at_the_handshake() -> None:
+    now_ms = WALL_MS
+    server = authenticator(OAUTHBEARER, clock=lambda: Instant(0, now_ms))
+    ask(server, SaslHandshakeRequest(mechanism=OAUTHBEARER))
+    now_ms += 60_000
+    ask(server, SaslAuthenticateRequest(auth_bytes=client_first(bearer())))
+    assert not server.complete
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -12,6 +12,8 @@ from highwater.conformance.cases.support.sasl import (
     HASHES,
     Challenge,
     Scram,
+    assert_answers,
+    assert_refused,
     authenticate,
     connect_without_login,
     handshake,
@@ -47,18 +49,6 @@ CLIENT_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(200)
 METADATA_REQUEST = MetadataRequest(topics=())
 
 scram = pytest.mark.parametrize("mechanism", list(HASHES))
-
-
-def assert_answers(broker: Broker) -> None:
-    expect("there are brokers", True, bool(broker.call(METADATA_REQUEST, 8).brokers))
-
-
-def assert_refused(broker: Broker, token: bytes) -> None:
-    """The broker returns an error with a message and closes the connection."""
-    reply = authenticate(broker, token)
-    expect("error code of SaslAuthenticate", ErrorCode.SASL_AUTHENTICATION_FAILED, reply.error_code)
-    expect("there is an error message", True, bool(reply.error_message))
-    broker.expect_disconnect()
 
 
 # -- the handshake (KIP-43, KIP-152) ---------------------------------------------------------------------

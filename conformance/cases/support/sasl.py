@@ -11,7 +11,8 @@ from highwater.conformance.broker import Broker, expect
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.conformance.targets.base import SaslListener
-from highwater.reference.wire.messages.metadata import ApiVersionsRequest
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest, MetadataRequest
 from highwater.reference.wire.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -69,6 +70,18 @@ def start_handshake(cluster: Cluster, mechanism: str) -> Broker:
 
 def authenticate(broker: Broker, token: bytes, version: int | None = None) -> Any:
     return broker.call(SaslAuthenticateRequest(auth_bytes=token), version)
+
+
+def assert_answers(broker: Broker) -> None:
+    expect("there are brokers", True, bool(broker.call(MetadataRequest(topics=()), 8).brokers))
+
+
+def assert_refused(broker: Broker, token: bytes) -> None:
+    """The broker returns an error with a message and closes the connection."""
+    reply = authenticate(broker, token)
+    expect("error code of SaslAuthenticate", ErrorCode.SASL_AUTHENTICATION_FAILED, reply.error_code)
+    expect("there is an error message", True, bool(reply.error_message))
+    broker.expect_disconnect()
 
 
 def plain(user: str, password: str, authorisation: str = "") -> bytes:
