@@ -30,8 +30,13 @@ ZOOKEEPER: Final = (
 STREAMS: Final = "streams-"
 SPARK: Final = "spark-kafka-"
 KROXYLICIOUS: Final = "kroxylicious-"
+TESTS: Final = "tests-"
+"""The classes of Apache Kafka's own tests of its core, without their dependencies."""
 PART_OF_SPARK: Final = "org.apache.hadoop,com.google.code.findbugs"  # 60 MB that no other release needs
 COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+NO_DEPENDENCIES: Final = (
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+)
 TIMEOUT_S: Final = 240
 
 
@@ -53,6 +58,8 @@ def _coordinates(version: str) -> tuple[str, ...]:
         return (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version.removeprefix(SPARK)}",)
     if version.startswith(KROXYLICIOUS):
         return (f"io.kroxylicious:kroxylicious-runtime:{version.removeprefix(KROXYLICIOUS)}", SLF4J_2)
+    if version.startswith(TESTS):
+        return (f"org.apache.kafka:kafka_2.13:{version.removeprefix(TESTS)}:test",)
     number = release_number(version)
     scala = "2.13" if number >= (2, 6) else "2.11" if number >= (0, 9) else "2.10"
     core = f"org.apache.kafka:kafka_{scala}:{version}"
@@ -98,10 +105,11 @@ def fetch_release(version: str) -> Path:
 def _pom(coordinates: tuple[str, ...]) -> str:
     dependencies = ""
     for coordinate in coordinates:
-        group, artefact, version = coordinate.split(":")
+        group, artefact, version, *classifier = coordinate.split(":")
+        alone = f"<classifier>{classifier[0]}</classifier>{NO_DEPENDENCIES}" if classifier else ""
         dependencies += (
             f"<dependency><groupId>{group}</groupId><artifactId>{artefact}</artifactId>"
-            f"<version>{version}</version></dependency>"
+            f"<version>{version}</version>{alone}</dependency>"
         )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>highwater</groupId>'

@@ -28,6 +28,7 @@ TITLES: Final = {
     "STR": "Streams groups",
     "ADM": "Administration",
     "QTA": "Quotas",
+    "TEL": "Metrics of clients",
     "SEC": "Security",
     "ACL": "Access control lists",
     "REP": "Replication",

@@ -31,7 +31,7 @@ def _reference(version: str, brokers: int) -> Target:
 def _apache_kafka(version: str, brokers: int) -> Target:
     from highwater.conformance.targets.apache_kafka import ApacheKafka
 
-    return ApacheKafka(version, brokers)
+    return ApacheKafka(version, brokers, client_metrics=True)
 
 
 def _kfake(version: str, brokers: int) -> Target:

@@ -3,11 +3,12 @@
 Heaps of 256 MB, few threads and sessions of seconds: chosen for a machine with two cores and quick failure detection.
 """
 
+import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from highwater.errors import UsageError
 from highwater.java_classes import ClassArchive
 from highwater.ports import Ports
 from highwater.processes import Processes
-from highwater.releases import NEWEST, fetch_release, release_number
+from highwater.releases import NEWEST, TESTS, fetch_release, release_number
 from highwater.temporary import make_folder
 from highwater.toolchain import java
 
@@ -35,6 +36,9 @@ OLD_SETTINGS: Final[Mapping[str, object]] = {  # 0.8 rejects a retention of -1, 
 }
 RACK_SELECTOR_SINCE: Final = (2, 4)  # KIP-392
 SCRAM_USERS_SINCE: Final = (3, 5)  # the storage tool can create SCRAM users since KIP-900
+METRICS_RECEIVER_SINCE: Final = (4, 3)
+METRICS_RECEIVER: Final[Mapping[str, object]] = {"metric.reporters": "kafka.server.TestReceiverOnly"}
+"""A class of Apache Kafka's tests that receives the metrics of clients and drops them; releases have no such plugin."""
 PLAIN, SCRAM, EXPIRING, BEARER = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
 USER, OTHER_USER, PASSWORD = "highwater", "highwater-2", "highwater-secret"
 SCRAM_USERS: Final = ((SCRAM, USER), (EXPIRING, USER), (EXPIRING, OTHER_USER))
@@ -89,7 +93,8 @@ NodeEnvironment = Callable[[int | str], Mapping[str, str]]
 class ApacheKafka:
     """A running cluster of brokers 1 to N, which in KRaft are controllers too.
 
-    `settings` are Kafka's, by their dotted names. Raises UsageError if Java or Maven is missing or a node ends.
+    `settings` are Kafka's, by their dotted names; `client_metrics` has the brokers receive the metrics of clients.
+    Raises UsageError if Java or Maven is missing or a node ends.
     """
 
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
@@ -98,15 +103,17 @@ class ApacheKafka:
     def __init__(
         self, version: str = NEWEST, brokers: int = 1, *, settings: Mapping[str, object] | None = None,
         java_flags: Sequence[str] = JAVA_FLAGS, node_settings: NodeSettings = lambda node, settings: {},
-        environment: NodeEnvironment = lambda node: {},
+        environment: NodeEnvironment = lambda node: {}, client_metrics: bool = False,
     ) -> None:  # fmt: skip
         self.name, self.version, self.era = f"apache-kafka:{version}", version, version
         self.settings = QUICK_SETTINGS
         self._kraft = release_number(version) >= KRAFT_SINCE
         self._java, self._extra_settings = (str(java().executable), *java_flags), settings or {}
         self._node_settings, self._environment = node_settings, environment
-        self._jars = fetch_release(version)
-        self._classes = ClassArchive(f"apache-kafka-{version}", str(self._jars))
+        metrics = _client_metrics(version) if client_metrics else None
+        self._classpath = os.pathsep.join(f"{jars}/*" for jars in (fetch_release(version), metrics) if jars)
+        self._classes = ClassArchive(f"apache-kafka-{version}", self._classpath)
+        self._metrics = METRICS_RECEIVER if metrics else {}
         self._ports, self._logins = Ports(brokers + (brokers if self._kraft else 1)), Ports(brokers)
         self.addresses: Mapping[int, str] = {
             node: f"127.0.0.1:{port}" for node, port in enumerate(self._ports[:brokers], 1)
@@ -216,7 +223,7 @@ class ApacheKafka:
         return self._java_command(self._classes.using(), main, *arguments)
 
     def _java_command(self, flags: Sequence[str], main: str, *arguments: str) -> list[str]:
-        return [*self._java, *flags, "-cp", f"{self._jars}/*", main, *arguments]
+        return [*self._java, *flags, "-cp", self._classpath, main, *arguments]
 
     def _start_command(self, node: int | str, main: str) -> list[str]:
         report_owned = [f"{name}={value}" for name, value in self._environment(node).items()]
@@ -246,7 +253,7 @@ class ApacheKafka:
         place: dict[str, object] = {"log.dirs": self.folder / f"{node}-data", "broker.rack": rack_of(node)}
         if release_number(self.version) >= RACK_SELECTOR_SINCE:
             place["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-        return {**SMALL, **quick, **replicas, **place}
+        return {**SMALL, **quick, **replicas, **place, **self._metrics}
 
     def _kraft_role(self, number: int) -> dict[str, object]:
         brokers = len(self.addresses)
@@ -299,6 +306,18 @@ class ApacheKafka:
             "maxSessionTimeout": 60_000,
             "admin.enableServer": "false",
         }
+
+
+def _client_metrics(version: str) -> Path | None:
+    """Return the folder with a plugin that receives metrics of clients; None if this release has none, or no network.
+
+    Without it a broker does not advertise these requests (KIP-714).
+    """
+    if release_number(version) < METRICS_RECEIVER_SINCE:
+        return None
+    with suppress(UsageError):
+        return fetch_release(f"{TESTS}{version}")
+    return None
 
 
 def _write(path: Path, values: Mapping[str, object]) -> None:

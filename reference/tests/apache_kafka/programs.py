@@ -18,9 +18,9 @@ TIMEOUT_S: Final = 200
 
 def command(version: str, main: str, *arguments: str, flags: Sequence[str] = QUICK_START) -> list[str]:
     """Return the command of a main class; a cluster of this release has left an archive of classes, if one has run."""
-    jars = fetch_release(version)
-    classes = ClassArchive(f"apache-kafka-{version}", str(jars)).using()
-    return [str(java().executable), *flags, *classes, "-cp", f"{jars}/*", main, *arguments]
+    jars = f"{fetch_release(version)}/*"
+    classes = ClassArchive(f"apache-kafka-{version}", jars).using()
+    return [str(java().executable), *flags, *classes, "-cp", jars, main, *arguments]
 
 
 def run_tool(main: str, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
