@@ -77,6 +77,8 @@ AUTHORIZER: Final[Mapping[str, object]] = {  # nothing is denied until a case sa
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",  # the listener without login, on which the suite changes the lists
 }
+TOKENS_SINCE: Final = (3, 6)  # delegation tokens without ZooKeeper
+TOKENS: Final[Mapping[str, object]] = {"delegation.token.secret.key": "highwater"}
 REPLICATED: Final = (
     "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
     "share.coordinator.state.topic.replication.factor", "default.replication.factor",
@@ -268,6 +270,7 @@ class ApacheKafka:
         return {
             **QUICK_KRAFT,
             **AUTHORIZER,
+            **(TOKENS if release_number(self.version) >= TOKENS_SINCE else {}),
             "process.roles": "broker,controller",
             "node.id": number + 1,
             "controller.quorum.voters": voters,
@@ -277,7 +280,9 @@ class ApacheKafka:
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
             "listener.name.login.sasl.enabled.mechanisms": ",".join(self._login.mechanisms),
-            "listener.name.login.plain.sasl.jaas.config": (f'{PLAIN_USER} required {user} user_{USER}="{PASSWORD}";'),
+            "listener.name.login.plain.sasl.jaas.config": (
+                f'{PLAIN_USER} required {user} user_{USER}="{PASSWORD}" user_{OTHER_USER}="{PASSWORD}";'
+            ),
             "listener.name.login.scram-sha-256.sasl.jaas.config": f"{SCRAM_USER} required {user};",
             "listener.name.login.scram-sha-512.sasl.jaas.config": f"{SCRAM_USER} required {user};",
             "listener.name.login.oauthbearer.sasl.jaas.config": f"{BEARER_MODULE} required;",  # the validator for tests

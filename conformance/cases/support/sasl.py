@@ -114,10 +114,11 @@ def attributes(message: bytes) -> dict[str, str]:
 class Scram:
     """One SCRAM exchange: send `first`, send `final` for the challenge, check the last reply with `verifies_server`."""
 
-    def __init__(self, mechanism: str, user: str, password: str, nonce: str = "") -> None:
+    def __init__(self, mechanism: str, user: str, password: str, nonce: str = "", extensions: str = "") -> None:
+        """Start an exchange; `extensions` are appended to the first message, each with a comma before it."""
         self._hash, self._password = HASHES[mechanism], password
         self.nonce = nonce or secrets.token_hex(12)
-        self._first = f"n={user},r={self.nonce}"
+        self._first = f"n={user},r={self.nonce}{extensions}"
         self._transcript = self._salted = b""
 
     def first(self) -> bytes:
