@@ -56,9 +56,9 @@ SCALES: Final[Mapping[str, Scale]] = {
     "tiny": Scale(
         repetitions=3, seconds=0.3, warm_up_s=4, latency_s=2, load_s=6, records_to_read=60_000, replicas=(1, 3),
         partitions=(12,), producers=(1, 2), topic_partitions=(1, 3, 6), sizes=(100, 1_000, 10_000),
-        record_bytes=(1_000,), members=2, protocols=(EAGER, COOPERATIVE), clients=(LIBRDKAFKA, SIMULATED),
+        record_bytes=(1_000,), members=3, protocols=(EAGER, COOPERATIVE), clients=(LIBRDKAFKA, SIMULATED),
         pause_repetitions=1, fault_kinds=("kill", "pause"), queue_times_ms=(1_000,), failures=(RESTARTED,),
-        left_out=("partitions", "size", "clients", "dispatch", "durability", "availability"),
+        left_out=("partitions", "size", "clients", "latency", "dispatch", "durability", "availability"),
     ),
     "default": Scale(
         repetitions=5, seconds=0.5, warm_up_s=8, latency_s=6, load_s=12, records_to_read=300_000,
@@ -103,7 +103,7 @@ def throughput(scale: Scale) -> Iterator[Condition]:
                     yield _send("throughput", acks=acks, min_insync_replicas=NOT_APPLICABLE, **topic)
                 for least in MIN_ISR[replicas]:
                     yield _send("throughput", acks="all", min_insync_replicas=least, **topic)
-    for replicas in scale.replicas[:3]:
+    for replicas in scale.replicas[:3] if 3 in scale.producers else ():
         yield _async("throughput", producers=3, replicas=replicas)
 
 
