@@ -20,7 +20,7 @@ QUIET: Final = ("-Xshare:auto", "-Xlog:disable")
 
 
 class ClassArchive:
-    """The archive of a program on this machine's Java; `identity` tells it from others, such as a hash of its jar."""
+    """The archive of a program on this machine's Java; `identity` is different for each, such as a hash of its jar."""
 
     def __init__(self, program: str, identity: str) -> None:
         found = java()
@@ -30,7 +30,7 @@ class ClassArchive:
         self._claimed: int | None = None
 
     def claim(self) -> bool:
-        """Return whether this object is to write the archive: there is none, and nobody else is writing it."""
+        """Return whether this object is to write the archive: there is none, and no other object is writing it."""
         if not self._possible or self._path.exists():
             return False
         self._path.parent.mkdir(parents=True, exist_ok=True)

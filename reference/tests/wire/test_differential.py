@@ -62,12 +62,13 @@ def check_against_kio(cls: type[Any], version: int, message: Any) -> None:
 @pytest.mark.skipif(not from_jar(), reason="the kafka-clients jar cannot be had here")
 @versioned(VERSIONS)
 def test_every_version_has_two_independent_oracles(cls: type[Any], version: int) -> None:
-    """Keys 4 to 7 and the first versions of 56 are in the jar only, the second of 68 and 69 in kio only."""
+    """Keys 4 to 7 and first versions of 38 to 41 and 56 are in the jar only, the second of 68 and 69 in kio only."""
     have = [
         definition_of(cls, version) is not None,
         kafka_python_oracle.their_struct(cls, version) is not None,
         kio_oracle.kio_class(cls, version) is not None,
     ]
     key = schema_of(cls).api_key
-    one_only = key in (4, 5, 6, 7) or (key == 56 and version < 2) or (key in (68, 69) and version == 1)
+    first_only = {**dict.fromkeys((38, 39, 40, 41), 1), 56: 2}
+    one_only = key in (4, 5, 6, 7) or version < first_only.get(key, 0) or (key in (68, 69) and version == 1)
     assert sum(have) >= (1 if one_only else 2)
