@@ -185,7 +185,7 @@ def test_an_unclean_election_of_apache_kafka_is_refused(tmp_path: Path, unclean:
     assert any(r"isr \subseteq partition.isr" in text for text in partition.found.conjuncts)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_an_unclean_election_with_zookeeper_is_refused(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
