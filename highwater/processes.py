@@ -76,7 +76,7 @@ class Processes:
         environments: Mapping[Name, Mapping[str, str]] | None = None,
         guarded: bool = True,
     ) -> None:
-        self._folder, self._commands, self._environments = folder, commands, environments or {}
+        self._folder, self._commands, self._environments = folder, dict(commands), environments or {}
         self._processes: dict[Name, Process] = {}
         self._guardian = Guardian() if guarded else None
 
@@ -89,6 +89,10 @@ class Processes:
         self._processes[name] = started
         if self._guardian is not None:
             self._guardian.watch(started.pid)
+
+    def change(self, name: Name, command: Sequence[str]) -> None:
+        """Use another command line when a process is started next."""
+        self._commands[name] = command
 
     def _launch(self, name: Name, log: IO[bytes]) -> Process:
         """Start the process of a name, as the leader of a group, with its output in `log`."""

@@ -24,7 +24,6 @@ from highwater.temporary import make_folder
 from highwater.toolchain import java
 
 TOOL_TIMEOUT_S: Final = 60.0
-STOP_TO_KEEP_CLASSES_S: Final = 20.0
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 ZOOKEEPER_NODE: Final = "zookeeper"
 KRAFT_SINCE: Final = (3, 3)
@@ -155,7 +154,8 @@ class ApacheKafka:
         self.nodes.start(node)
 
     def stop_node(self, node: int | str) -> None:
-        self.nodes.stop(node)
+        if self.nodes.stop(node) and node == self._recorder:
+            self._keep_classes(self._recorder)
 
     def kill_node(self, node: int | str) -> None:
         self.nodes.kill(node)
@@ -174,18 +174,19 @@ class ApacheKafka:
         return True
 
     def close(self) -> None:
-        self._keep_classes()
+        if self._recorder is not None and self.nodes.is_running(self._recorder):
+            self.stop_node(self._recorder)  # and write the archive of classes
+        self._classes.release()
         self.nodes.close()
         self._ports.release()
         self._logins.release()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _keep_classes(self) -> None:
-        """Stop the node that writes the archive of loaded classes and keep that, if there is none yet."""
-        is_running = self._recorder is not None and self.nodes.is_running(self._recorder)
-        if self._recorder is not None and is_running and self.nodes.stop(self._recorder, STOP_TO_KEEP_CLASSES_S):
-            self._classes.keep(self.folder)
-        self._classes.release()
+    def _keep_classes(self, recorder: int) -> None:
+        """Keep the archive that a node has written when it ended; from now on it uses that one like all others."""
+        self._classes.keep(self.folder)
+        self._recorder = None
+        self.nodes.change(recorder, self._start_command(recorder, "kafka.Kafka"))
 
     # -- start ---------------------------------------------------------------------------------------
 
