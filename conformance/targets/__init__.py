@@ -31,7 +31,9 @@ def _reference(version: str, brokers: int) -> Target:
 def _apache_kafka(version: str, brokers: int) -> Target:
     from highwater.conformance.targets.apache_kafka import ApacheKafka
 
-    return ApacheKafka(version, brokers, client_metrics=True)
+    # With the plugin, the next coordinator answered -1 for a committed offset (OFF-11) in each of three runs, without
+    # it in one of three. One broker has no next one.
+    return ApacheKafka(version, brokers, client_metrics=brokers == 1)
 
 
 def _kfake(version: str, brokers: int) -> Target:
