@@ -21,7 +21,7 @@ SETTINGS = {
 CASES = ("GRP-14", "GRP-1*", "MD-3", "MD-13", "ADM-23*", "ADM-31*", "PRD-35*", "IDM-10*", "FET-19", "OFF-*", "TXN-1*")
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_correct_broker_with_other_settings_fails_no_case(name: str) -> None:
     with ReferenceCluster(1, settings=dict(SETTINGS[name])) as cluster:

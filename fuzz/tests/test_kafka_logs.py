@@ -174,7 +174,7 @@ def elect_uncleanly(version: str, kept: Path) -> None:
         cluster.close()
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_an_unclean_election_of_apache_kafka_is_refused(tmp_path: Path, unclean: Path) -> None:
     extraction = extract(sorted(unclean.iterdir()))
     write_traces(extraction, tmp_path)
