@@ -150,6 +150,7 @@ def read(reading: Reading) -> Read:
     while time.monotonic() < end and (reading.records is None or found.records < reading.records):
         messages = consumer.consume(1 if reading.stamped else 2_000, 0.05)
         now = time.monotonic()
+        # An empty record has shown that the topic is replicated, before anything was measured.
         good = [message for message in messages if message.error() is None and message.value()]
         if good and (reading.records is not None or reading.begin <= now < end):
             found.records += len(good)

@@ -74,7 +74,8 @@ class ExpiringSession:
     Reply(SaslAuthenticateRequest, "session_lifetime_ms", increment),
 )
 def test_the_last_reply_has_the_lifetime_of_the_session(cluster: Cluster) -> None:
-    ExpiringSession(cluster)
+    session = ExpiringSession(cluster)
+    expect("session lifetime at a second login", session.lifetime_ms, session.log_in().session_lifetime_ms)
 
 
 @clause("SEC-27")

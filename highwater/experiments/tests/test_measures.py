@@ -2,16 +2,19 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from highwater.experiments.clients import Clients, Read, Reading, Sending, Sent
 from highwater.experiments.conditions import Condition, Measurement, Setting
 from highwater.experiments.measures import dispatch
+from highwater.experiments.measures import load as load_module
 from highwater.experiments.measures.failures import FIRST_S, FailureMeasure
 from highwater.experiments.measures.load import PACED_RECORDS, LoadMeasure, await_replication, quantiles
 from highwater.experiments.measures.producing import STAMP
@@ -198,3 +201,31 @@ def test_a_measurement_begins_when_every_replica_of_the_topic_fetches(broker: Be
     assert [one.result().offset for one in found.values()] == [1, 1]
     with pytest.raises(TimeoutError, match="not every partition"):
         await_replication(broker, "replicated", 3)
+
+
+def test_a_follower_that_does_not_fetch_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_module, "FILL_S", 1.0)
+    with open_bench("reference:2") as cluster:
+        cluster.create_topic("followed", 1, 2)
+        await_replication(cluster, "followed", 1)
+        cluster.cluster.pause_node(2)
+        with pytest.raises(TimeoutError, match="not every partition"):
+            await_replication(cluster, "followed", 1)
+
+
+def test_a_topic_is_created_by_the_next_controller(broker: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    create = broker.admin.create_topics
+
+    def create_topics(new: list[NewTopic], **options: Any) -> Any:
+        asked.append(new[0].topic)
+        if len(asked) > 1:
+            return create(new, **options)
+        refused: Future[None] = Future()
+        refused.set_exception(KafkaException(KafkaError(KafkaError.NOT_CONTROLLER)))
+        return {new[0].topic: refused}
+
+    monkeypatch.setattr(broker.admin, "create_topics", create_topics)
+    broker.create_topic("elsewhere", 1, 1)
+    assert asked == ["elsewhere"] * 2
+    assert "elsewhere" in broker.admin.list_topics(timeout=10).topics
