@@ -8,7 +8,7 @@ one is dead or hangs, the case that ran fails, and the target is restarted if th
 
 import os
 from collections.abc import Generator, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,6 +106,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_configure_node(node: Any) -> None:
     if SERVER in node.config.stash:
         node.workerinput["hw_server"] = node.config.stash[SERVER].address
+        node.workerinput["hw_advertised"] = dict(node.config.stash[ADVERTISED_VERSIONS])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -132,26 +133,30 @@ def _has_workers(config: pytest.Config) -> bool:
 
 
 def _open_target(config: pytest.Config) -> None:
-    server = getattr(config, "workerinput", {}).get("hw_server")
+    """Open the target, or stop with what is wrong with it.
+
+    A worker asks the target nothing: it may begin after another one's case has ended the broker.
+    """
+    given = getattr(config, "workerinput", {})
     try:
-        target = SharedTarget(server) if server else _launch(config)
-        config.stash[TARGET] = target
-        config.stash[ADVERTISED_VERSIONS] = advertised_versions(
-            target.bootstrap.split(",")[0], access=access_of(target.command_config)
-        )
+        if "hw_server" in given:
+            shared = SharedTarget(given["hw_server"])
+            config.stash[TARGET], config.stash[ACQUIRE_TARGET] = shared, shared.acquire
+            config.stash[ADVERTISED_VERSIONS] = given["hw_advertised"]
+            return
+        target = config.stash[TARGET] = _launch(config)
+        config.stash[ACQUIRE_TARGET] = _acquire_alone
+        access, address = access_of(target.command_config), target.bootstrap.split(",")[0]
+        config.stash[ADVERTISED_VERSIONS] = advertised_versions(address, access=access)
     except (UsageError, TargetFailure) as error:
         _write(config, "usage", str(error))
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
-    config.stash[ACQUIRE_TARGET] = (
-        target.acquire if isinstance(target, SharedTarget) else lambda exclusive: nullcontext()
-    )
     _write(config, "target", target.version)
-    if not server:
-        _write(
-            config,
-            "features",
-            read_finalized_features(target.bootstrap.split(",")[0], access_of(target.command_config)),
-        )
+    _write(config, "features", read_finalized_features(address, access))
+
+
+def _acquire_alone(*, exclusive: bool) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def _launch(config: pytest.Config) -> Target:

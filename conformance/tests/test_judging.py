@@ -4,9 +4,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 
+from highwater.conformance import plugin
 from highwater.conformance.judging import RunOutcome, TargetGone, judge
 from highwater.conformance.sharing import ACQUIRE, SharedExclusiveLock, SharedTarget, TargetServer
 from highwater.conformance.targets.external import ExternalTarget
@@ -189,3 +191,18 @@ def test_a_worker_without_its_server_process_reports_an_error(reference: Referen
         worker.start_node(1)
     with pytest.raises((UsageError, OSError)), socket.socket(socket.AF_UNIX) as probe:
         probe.connect(server.address)
+
+
+def test_a_worker_starts_beside_a_broker_that_another_one_ended(reference: ReferenceTarget) -> None:
+    """It asked for the versions itself, stopped without a word, and pytest-xdist ended with an internal error."""
+    server = TargetServer(reference)
+    given = {"hw_server": server.address, "hw_advertised": {18: (0, 4)}}
+    config = SimpleNamespace(workerinput=given, stash=pytest.Stash(), pluginmanager=pytest.PytestPluginManager())
+    reference.kill_node(1)
+    try:
+        plugin._open_target(config)  # type: ignore[arg-type]
+        assert config.stash[plugin.ADVERTISED_VERSIONS] == {18: (0, 4)}
+    finally:
+        config.stash[plugin.TARGET].close()
+        server.close()
+        reference.start_node(1)
