@@ -126,7 +126,10 @@ def test_epoch_minus_1_leaves(group: ConsumerGroup) -> None:
     reply = member.heartbeat(member_epoch=LEAVE)
     expect("error code and epoch", (0, LEAVE), (reply.error_code, reply.member_epoch))
     expect("error code after leaving", ErrorCode.UNKNOWN_MEMBER_ID, member.heartbeat(member_epoch=before).error_code)
-    expect("state", "Empty", group.describe().group_state)
+    described = group.describe()
+    # A broker may delete an empty group without offsets at once; Apache Kafka does at its next check.
+    allowed = {(0, "Empty"), (int(ErrorCode.GROUP_ID_NOT_FOUND), "")}
+    expect("error code and state", allowed, (int(described.error_code), described.group_state))
 
 
 @clause("GRP-57", "one owner")

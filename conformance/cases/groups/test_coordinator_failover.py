@@ -3,8 +3,15 @@
 import pytest
 
 from highwater.conformance.broker import Topic, expect, only
-from highwater.conformance.cases.support.committed_offsets import commit, committed_offset, committed_topics
+from highwater.conformance.cases.support.committed_offsets import (
+    commit,
+    committed_offset,
+    committed_topics,
+    offsets_partition,
+    settled,
+)
 from highwater.conformance.cases.support.members import GroupDriver, Member
+from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
@@ -27,6 +34,8 @@ from highwater.reference.wire.messages.groups import (
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
 NONE = -1
+ANSWERS = 50
+"""Replies that are asked for right after a failover: a stale answer lasts for milliseconds."""
 EPOCH_SINCE = 6
 LONG_MS = 300_000
 """A rebalance timeout that is never over in a case: only the session timeout may remove a member."""
@@ -63,7 +72,9 @@ def test_offsets_of_a_deleted_group_do_not_return(cluster: Cluster, group: str, 
     expect("error code of DeleteGroups", 0, only(deleted.results).error_code)
     change_coordinator(cluster, group)
     with cluster.coordinator(group) as next_coordinator:
-        found = [committed_offset(next_coordinator, group, part) for part in parts]
+        found = settled(
+            cluster, lambda: [committed_offset(next_coordinator, group, part) for part in parts], [NONE] * 3
+        )
     expect(f"offsets at the next coordinator: {found}", True, found == [NONE] * 3)
 
 
@@ -96,9 +107,29 @@ def test_all_of_a_committed_offset_is_loaded(cluster: Cluster, group: str, topic
         expect("error code of the commit", 0, commit(coordinator, group, topic, 5, metadata="m", epoch=3))
     change_coordinator(cluster, group)
     with cluster.coordinator(group) as next_coordinator:
-        found = only(only(committed_topics(next_coordinator, group, topic)).partitions)
-    loaded = (found.committed_offset, found.committed_leader_epoch, found.metadata)
-    expect("offset, epoch and metadata", (5, 3, "m"), loaded)
+
+        def loaded() -> tuple[int, int, str | None]:
+            found = only(only(committed_topics(next_coordinator, group, topic)).partitions)
+            return found.committed_offset, found.committed_leader_epoch, found.metadata
+
+        expected: tuple[int, int, str | None] = (5, 3, "m")
+        expect("offset, epoch and metadata", expected, settled(cluster, loaded, expected))
+
+
+@clause("OFF-22")
+@defect(Reply(OffsetFetchRequest, OFFSET, NONE))
+def test_the_next_coordinator_returns_no_older_offset(cluster: Cluster, group: str, topic: Topic) -> None:
+    """A leader that is alone in the ISR knows at once what is committed, so the ISR must be complete before."""
+    stored = offsets_partition(cluster, group)
+    await_isr(cluster, stored, 3)
+    with cluster.coordinator(group) as coordinator:
+        expect("error code of the commit", 0, commit(coordinator, group, topic, 5))
+    cluster.stop(stored.leader_id)
+    with cluster.coordinator(group) as next_coordinator:
+        parts = [only(only(committed_topics(next_coordinator, group, topic)).partitions) for _ in range(ANSWERS)]
+    for number, part in enumerate(parts, 1):
+        if not part.error_code:
+            expect(f"offset in reply {number} of the next coordinator", 5, part.committed_offset)
 
 
 @clause("GRP-10", "failover")
@@ -186,4 +217,5 @@ def test_an_aborted_offset_is_not_loaded(cluster: Cluster, group: str, topic: To
     producer.end(commit=ABORT)
     change_coordinator(cluster, group)
     with cluster.coordinator(group) as next_coordinator:
-        expect("offset at the next coordinator", 5, committed_offset(next_coordinator, group, topic))
+        offset = settled(cluster, lambda: committed_offset(next_coordinator, group, topic), 5)
+        expect("offset at the next coordinator", 5, offset)

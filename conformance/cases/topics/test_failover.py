@@ -5,7 +5,7 @@ import pytest
 from highwater.conformance.broker import EARLIEST, LATEST, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.records.test_fetch_limits import fetch_divergence
 from highwater.conformance.cases.support.admin import controller
-from highwater.conformance.cases.support.committed_offsets import commit, committed_offset
+from highwater.conformance.cases.support.committed_offsets import commit, committed_offset, settled
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
@@ -473,7 +473,8 @@ def test_a_committed_offset_outlives_the_coordinator(cluster: Cluster) -> None:
     topic, group = cluster.create_topic(replicas=3), cluster.group()
     expect("error code of the commit", 0, commit(cluster.coordinator(group), group, topic, 42))
     stop_coordinator(cluster, group)
-    offset = committed_offset(cluster.coordinator(group), group, topic)
+    coordinator = cluster.coordinator(group)
+    offset = settled(cluster, lambda: committed_offset(coordinator, group, topic), 42)
     expect("offset at the next coordinator", 42, offset)
 
 

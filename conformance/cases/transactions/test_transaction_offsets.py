@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from highwater.conformance.broker import Broker, Topic, batch, expect, only
-from highwater.conformance.cases.support.committed_offsets import commit
+from highwater.conformance.cases.support.committed_offsets import OFFSETS_TOPIC, commit, java_hash
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.producers import NOT_READY
 from highwater.conformance.cases.support.transactions import (
@@ -29,8 +29,6 @@ from highwater.reference.wire.messages.transactions import (
     TopicRequest,
     TxnOffsetCommitRequest,
 )
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 # -- offsets ---------------------------------------------------------------------------------------------
 
@@ -101,18 +99,10 @@ def groups_of_one_partition(cluster: Cluster, count: int) -> list[str]:
     by_partition: dict[int, list[str]] = {}
     while True:
         group = cluster.name("g")
-        alike = by_partition.setdefault(_java_hash(group) % partitions, [])
+        alike = by_partition.setdefault(java_hash(group) % partitions, [])
         alike.append(group)
         if len(alike) == count:
             return alike
-
-
-def _java_hash(text: str) -> int:
-    """Return Java's `String.hashCode` of an ASCII text without its sign bit (Utils.abs)."""
-    value = 0
-    for character in text.encode():
-        value = (31 * value + character) & 0xFFFF_FFFF
-    return value & 0x7FFF_FFFF
 
 
 @clause("OFF-18", "open transaction")
