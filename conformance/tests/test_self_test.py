@@ -43,7 +43,7 @@ def test_cases_catch_every_kind_of_defect() -> None:
     assert exit_code(report) is ExitCode.HELD
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_weak_cases_are_found() -> None:
     report = run_self_test("reference:1", Options(jobs=1), cases=WEAK)
     found = {

@@ -49,6 +49,7 @@ def test_a_violation_of_a_transaction_shows_its_messages_across_nodes() -> None:
     assert "EndTxn" not in requests[first:]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("path", kept_seeds(), ids=lambda path: path.stem)
 def test_a_kept_seed_breaks_the_invariant_of_its_guard(path: Path) -> None:
     kept = read_kept_seed(path)

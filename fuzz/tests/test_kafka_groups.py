@@ -47,6 +47,7 @@ def test_a_group_without_a_model_is_not_accepted(tmp_path: Path) -> None:
     assert judge_group(life, tmp_path) == []
 
 
+@pytest.mark.sample(4)
 @pytest.mark.long
 @pytest.mark.parametrize("how", GROUP_MUTATIONS)
 def test_a_mutated_group_is_refused_at_a_line(tmp_path: Path, how: str) -> None:
@@ -57,7 +58,7 @@ def test_a_mutated_group_is_refused_at_a_line(tmp_path: Path, how: str) -> None:
     assert found.found.line is not None
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_partition_that_is_taken_from_its_owner_is_refused_with_the_conjunct(tmp_path: Path) -> None:
     changed = applicable([life_of("cooperative")], "a partition taken from its owner")
     assert changed is not None
@@ -97,7 +98,7 @@ def test_groups_of_apache_kafka_are_accepted_as_far_as_they_have_a_model(
     assert any(reason.startswith(UNKNOWN_KEY) for reason in found[0].reasons)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_the_reader_finds_the_group_records_that_apache_kafka_prints(extraction: tuple[Extraction, Path]) -> None:
     log = next((extraction[1] / extraction[0].groups[0].log).glob("*.log"))
     command = [

@@ -80,6 +80,7 @@ def test_an_election_outside_the_isr_is_refused_with_its_conjunct(tmp_path: Path
     assert conjunct.partition(": ")[2].startswith(r"isr \subseteq partition.isr \/ (lastKnown")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.long
 @pytest.mark.parametrize("how", MUTATIONS)
 def test_a_mutated_life_is_refused_at_a_line(tmp_path: Path, life: Life, how: str) -> None:
@@ -90,6 +91,7 @@ def test_a_mutated_life_is_refused_at_a_line(tmp_path: Path, life: Life, how: st
     assert last.found.line is not None
 
 
+@pytest.mark.sample(3)
 @pytest.mark.long
 @pytest.mark.parametrize(
     "how",
@@ -199,7 +201,7 @@ def test_an_unclean_election_with_zookeeper_is_refused(tmp_path: Path) -> None:
         assert any(r"isr \subseteq" in text for text in partition.found.conjuncts), model
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_the_reader_finds_the_records_that_apache_kafka_prints(unclean: Path) -> None:
     read = [entry for entry in read_metadata([open_folder(unclean / "3")], Seen()) if "Partition" in entry.kind]
     printed = dumped(unclean / "3" / METADATA_LOG)

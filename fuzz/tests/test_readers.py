@@ -131,6 +131,7 @@ SLOW = Load(producers=0, idempotent=1, readers=4)  # a follower learns of a comm
 GROUP = Load(producers=1, group_readers=2)
 
 
+@pytest.mark.sample(2)
 @dataclass(frozen=True)
 class Bug:
     """A bug of the broker, the invariant that it breaks, and a run that shows it."""

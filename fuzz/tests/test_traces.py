@@ -60,6 +60,7 @@ def test_the_trace_without_a_guard_is_rejected(
     assert f" {rejected}" in found.reason
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("how", ["dropped", "swapped"])
 @pytest.mark.parametrize("model", RUNS)
 def test_a_missing_or_moved_line_is_detected(tmp_path: Path, model: str, how: str) -> None:

@@ -76,6 +76,7 @@ def test_the_reference_violates_no_model(honest: str, name: str) -> None:
     assert finished == RUNS
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", DEFECTS_OF_A_SEQUENCE)
 def test_the_model_detects_its_planted_defects(name: str) -> None:
     """All defects of a sequence are planted in one cluster, to save starts; any of them may show first."""

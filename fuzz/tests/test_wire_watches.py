@@ -213,6 +213,7 @@ class TwinTarget(FuzzTarget):
         return FuzzTarget(self.address)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.long
 @pytest.mark.parametrize("defect", ["AcksUnchecked", "MetadataLeak", "LongNameStall", "CorruptAppended"])
 def test_a_planted_defect_of_each_oracle_is_found_by_it(defect: str, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def printed(file: Path) -> list[tuple[int, int, int, str, str]]:
     return [(*(int(match[n], 16) for n in (1, 2, 3)), match[4], match[5]) for match in found]  # type: ignore[misc]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_the_reader_finds_the_transactions_that_zookeeper_prints(cluster: Path) -> None:
     oracle = [entry for name in (FIRST_FILE, LAST_FILE) for entry in printed(log_file(cluster, name))]
     transactions = read_zookeeper(cluster / "zookeeper", Seen()).transactions

@@ -58,6 +58,7 @@ def test_a_missing_extra_is_reported_in_one_line(arguments: tuple[str, ...], pac
     ]
 
 
+@pytest.mark.soak
 def test_the_suite_and_the_broker_need_no_extra(tmp_path: Path) -> None:
     """`sitecustomize` also hides the packages from the processes that they start."""
     optional = sorted(set(EXTRA_OF_PACKAGE) - {"hypothesis"})  # pytest loads the plugin of an installed hypothesis

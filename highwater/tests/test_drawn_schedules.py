@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import hypothesis
+import pytest
 from hypothesis import HealthCheck, Phase, given
 
 from highwater.fuzz.machines.all import count_events
@@ -14,6 +15,7 @@ from highwater.soak.drawn_schedules import schedules, search_for_violation
 SWARM = Settings(swarm=True)
 
 
+@pytest.mark.soak
 def test_drawn_runs_hold() -> None:
     with count_events() as tally:
         assert search_for_violation(SWARM, seed=3, runs=6) is None

@@ -70,6 +70,7 @@ def add_as_written(tree: Path) -> None:
     (tree / "conformance" / "cases" / "test_tried.py").write_text(case[1])
 
 
+@pytest.mark.long
 def test_pytest_finds_the_cases_and_options_of_the_plugin(installed: Path, tmp_path: Path) -> None:
     place = run(
         installed / "python", "-c", "import highwater.conformance as suite; print(suite.__file__)", cwd=tmp_path
@@ -84,6 +85,7 @@ def test_pytest_finds_the_cases_and_options_of_the_plugin(installed: Path, tmp_p
     assert int(suite.get("tests", "0")) >= 1
 
 
+@pytest.mark.soak
 def test_other_runs_of_pytest_are_not_affected(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n\n\ndef test_other():\n"
@@ -93,6 +95,7 @@ def test_other_runs_of_pytest_are_not_affected(installed: Path, tmp_path: Path) 
     assert ended.returncode == 0, ended.stdout
 
 
+@pytest.mark.long
 def test_the_case_of_the_page_passes_and_every_report_is_written(installed: Path, tmp_path: Path) -> None:
     files = {f"--{kind}": f"run.{kind}" for kind in ("html", "markdown", "junit", "badge")}
     options = [part for pair in files.items() for part in pair]
@@ -116,6 +119,7 @@ def test_the_case_of_the_page_passes_and_every_report_is_written(installed: Path
     assert "Metadata names each broker once." in (tmp_path / "run.html").read_text()
 
 
+@pytest.mark.long
 def test_the_case_of_the_page_detects_its_defect(installed: Path, tmp_path: Path) -> None:
     requested = ("conform", "reference:1", "--clause", TRIED, "--jobs", 1, "--self-test")
     ended = run(installed / "highwater", *requested, cwd=tmp_path)

@@ -44,6 +44,7 @@ def test_a_violation_is_printed_with_its_steps(
     assert "to repeat: python -m highwater.soak.nightly --minutes 0.1 --seed 1" in printed
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("situation", STEERED_SCENARIOS)
 def test_a_steered_scenario_reaches_its_situation(situation: str) -> None:
     """A nightly run has two runs of each scenario per round, and more rounds while a situation is missing."""

@@ -22,6 +22,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.soak
 def test_the_summary_equals_that_of_a_search_over_the_seeds(swept: Path) -> None:
     found = sweep_parallel(SEEDS, QUICK, jobs=1)
     summary = sweep(SEEDS, QUICK, swept, quiet=True)
@@ -29,7 +30,7 @@ def test_the_summary_equals_that_of_a_search_over_the_seeds(swept: Path) -> None
     assert summary["findings"] == []
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.xdist_group("spark")  # one session for a process: another test may have opened it
 def test_spark_computes_the_same_rows_and_only_missing_ones(swept: Path, tmp_path: Path) -> None:
     sweep(range(1, 3), QUICK, tmp_path, jobs=1, quiet=True)
@@ -43,6 +44,7 @@ def test_spark_computes_the_same_rows_and_only_missing_ones(swept: Path, tmp_pat
     assert summary == sweep(SEEDS, QUICK, swept, quiet=True)
 
 
+@pytest.mark.soak
 def test_a_seed_is_the_same_run_under_another_hash_seed(swept: Path) -> None:
     known = {row["seed"]: row["trace_hash"] for row in read_rows(swept, ["seed", "trace_hash"])}
     again = [hashes_elsewhere([0, 3], swept, hash_seed) for hash_seed in (1, 2)]
@@ -56,6 +58,7 @@ def test_a_violation_has_the_command_that_reproduces_it() -> None:
     assert row["replay"] == "highwater simulate --seeds 0:1 --guard-off AckAfterCommit"
 
 
+@pytest.mark.soak
 def test_a_folder_with_other_settings_is_refused(swept: Path, tmp_path: Path) -> None:
     assert settings_of_sweep(swept) == QUICK
     with pytest.raises(UsageError, match=r"run with other settings, .*; give another --out"):

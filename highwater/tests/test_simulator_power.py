@@ -26,6 +26,7 @@ SAMPLE = (
 """Mutants of each part of the broker that a run without faults finds within seconds."""
 
 
+@pytest.mark.soak
 def test_a_wrong_broker_is_found_and_the_correct_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulator_power, "FOLDER", tmp_path)
     (mutant,) = (each for each in written() if each.name == FOUND)
@@ -55,7 +56,7 @@ def test_every_written_mutant_is_found_or_has_a_reason() -> None:
     assert all(survivor.reason for survivor in read_survivors())
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_sample_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulator_power, "FOLDER", tmp_path)
     chosen = [mutant for mutant in written() if mutant.name in SAMPLE]

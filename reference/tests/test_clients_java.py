@@ -91,7 +91,7 @@ def test_offsets_and_groups_are_shown_and_reset(tool: Tool, bootstrap: str) -> N
     assert re.search(rf"^{name} +{name} +0 +0 *$", tool(groups, *where, "--group", name, *reset), re.MULTILINE)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_reassignment_is_executed(tool: Tool, bootstrap: str, tmp_path: Path) -> None:
     name, where = topic(), ("--bootstrap-server", bootstrap)
     tool("TopicCommand", *where, "--create", "--topic", name, "--partitions", "1", "--replication-factor", "1")
@@ -108,7 +108,7 @@ def test_a_reassignment_is_executed(tool: Tool, bootstrap: str, tmp_path: Path) 
     assert any(moved in tool("TopicCommand", *where, "--describe", "--topic", name) for _ in range(10))
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_throttled_reassignment_is_verified_and_its_throttles_removed(
     tool: Tool, bootstrap: str, tmp_path: Path
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_throttled_reassignment_is_verified_and_its_throttles_removed(
         assert "throttled" not in tool("ConfigCommand", *where, *resource, "--describe")
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_the_config_command_alters_and_describes_brokers_and_topics(tool: Tool, bootstrap: str) -> None:
     name, where = topic(), ("--bootstrap-server", bootstrap)
     tool("TopicCommand", *where, "--create", "--topic", name, "--partitions", "1")

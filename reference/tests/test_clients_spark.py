@@ -12,7 +12,7 @@ from highwater.reference.tests.test_clients import create
 from highwater.releases import fetch_release
 from highwater.toolchain import java
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600), pytest.mark.soak]
 CONNECTOR = "spark-kafka-4.2.0"
 RECORDS = 4_000
 

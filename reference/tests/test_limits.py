@@ -164,7 +164,7 @@ def many_descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_memory_stays_bounded_with_a_thousand_hostile_connections(many_descriptors: None) -> None:
     """A quarter each sends garbage, half a frame, requests whose replies it does not read, or nothing."""
     settings: dict[str, object] = {"socket_request_max_bytes": FRAME_MAX, "queued_max_request_bytes": BUDGET}

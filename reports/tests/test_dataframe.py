@@ -92,6 +92,7 @@ def findings(result: AuditResult) -> list[Any]:
     return [msgspec.to_builtins(finding) for finding in result.findings]
 
 
+@pytest.mark.soak
 def test_a_small_history_has_the_same_findings(session: Any, tmp_path: Path) -> None:
     history = History(PROMISED)
     history.assign()

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from highwater.reports.execution.division.chunks import InMemoryChunks
 from highwater.reports.execution.division.run import DividedPartition
 from highwater.reports.rules.findings import Promise
@@ -15,6 +17,7 @@ HISTORIES = 400
 PROMISE = Promise.of(PROMISED)
 
 
+@pytest.mark.soak
 def test_divided_partitions_have_the_same_findings() -> None:
     chance = random.Random(SEED)
     rules = set[int]()

@@ -92,6 +92,7 @@ def test_every_anomaly_is_found_in_slices(
     assert audit(dataset, engine=InSlices()) == here
 
 
+@pytest.mark.soak
 def test_divided_partitions_yield_the_same_findings(dataset: Path, here: AuditResult, pool: Pool, small: None) -> None:
     history = read_dataset(dataset)
     assert audit_history(history, str(dataset), pool) == here
@@ -140,7 +141,7 @@ def test_spark_finds_the_same(dataset: Path, here: AuditResult, spark: Engine) -
     assert audit(dataset, engine=spark) == here
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.xdist_group("spark")
 def test_spark_finds_the_same_in_divided_partitions(
     dataset: Path, here: AuditResult, spark: Engine, small: None
@@ -148,7 +149,7 @@ def test_spark_finds_the_same_in_divided_partitions(
     assert audit(dataset, engine=spark) == here
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.xdist_group("spark")
 def test_spark_finds_the_same_at_an_address(dataset: Path, here: AuditResult, spark: Engine) -> None:
     """The driver reads an address with Hadoop, and Python workers read slices of large partitions with pyarrow."""
@@ -213,7 +214,7 @@ class WorkerDies(FirstPass):
         return super().__call__(key, view)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.xdist_group("spark")
 def test_spark_retries_the_work_of_a_killed_worker(dataset: Path, tmp_path: Path, spark: Engine) -> None:
     history = read_dataset(dataset)

@@ -172,7 +172,7 @@ print("end", found.operations, [(f.rule, f.count) for f in found.findings], flus
 
 
 @pytest.mark.parametrize(
-    "engine_name", ["local", pytest.param("spark", marks=[pytest.mark.long, pytest.mark.xdist_group("spark")])]
+    "engine_name", ["local", pytest.param("spark", marks=[pytest.mark.soak, pytest.mark.xdist_group("spark")])]
 )
 def test_a_process_that_was_killed_continues_from_its_checkpoint(tmp_path: Path, engine_name: str) -> None:
     coming = tmp_path / "coming"

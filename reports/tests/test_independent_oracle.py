@@ -44,6 +44,7 @@ def test_a_correct_partition_has_no_violation() -> None:
                 assert violations(culprits) == set(), f"seed {seed}"
 
 
+@pytest.mark.soak
 def test_every_rule_and_weight_occurs_in_random_histories() -> None:
     missing = _expected()
     valid, features = 0, set[str]()
@@ -67,7 +68,7 @@ def _expected() -> set[tuple[Rule, Weight]]:
     return weights | {(rule, Weight.UNDECIDED) for rule in rules if rule not in NEVER_UNDECIDED}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize("theme", exhaustive.THEMES)
 def test_the_rules_find_what_the_oracle_finds_in_small_histories(theme: str) -> None:
     """Every `STRIDE`-th one; `python -m highwater.soak.rules --small` compares all."""

@@ -20,7 +20,7 @@ from highwater.reports.synth.write import synth_dataset
 from highwater.soak.spark_cluster import PLANTED
 from highwater.toolchain import spark_java_home
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark"), pytest.mark.timeout(1800)]
 START_S = 60
 
 

@@ -59,7 +59,7 @@ def python(tmp_path: Path) -> str:
     return str(link)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_spark_submit_decides_the_master_and_the_settings(tmp_path: Path, python: str) -> None:
     pyspark = pytest.importorskip("pyspark")
     script = tmp_path / "show.py"
@@ -74,6 +74,7 @@ def test_spark_submit_decides_the_master_and_the_settings(tmp_path: Path, python
     }  # fmt: skip
 
 
+@pytest.mark.soak
 def test_an_active_session_is_used_as_it_is() -> None:
     pytest.importorskip("pyspark")
     found = shown([sys.executable, "-c", OWN + SHOW], {"PYSPARK_PYTHON": sys.executable})

@@ -43,7 +43,7 @@ NeverElected == ~LastKnownReturns
 """
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("invariant", "broken"), [("AckedSurvives LeadersAgree", ""), ("NeverElected", "NeverElected")]
 )

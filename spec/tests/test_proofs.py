@@ -26,6 +26,7 @@ def dropped(protocol: Protocol, guard: str) -> Drop:
     return next(drop for drop in protocol.drops if drop.guard == guard)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "name", ["controller_failover", "eager_rebalance", "cooperative_rebalance", "sequence_window", "transactions"]
 )
@@ -38,6 +39,7 @@ def test_a_protocol_is_proved(name: str) -> None:
     assert all(steps > 0 for steps in proof.reached.values())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["isr_commit", "hw_truncation"])
 def test_replication_is_proved_without_fetches(name: str) -> None:
     """Only some fast actions; `highwater spec prove` proves all."""
@@ -176,7 +178,7 @@ def test_with_all_guards_on_nothing_breaks_in_a_few_steps() -> None:
     assert found.decided
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_redundant_guard_needs_its_claim() -> None:
     """Without the version CAS the invariant breaks; with one more claim it holds."""
     protocol = load("controller_failover")
@@ -216,7 +218,7 @@ def test_proof_and_tla_take_the_same_steps() -> None:
     assert not other.same
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_proof_and_tla_reach_the_same_states() -> None:
     """The sets are equal, and differ with a guard off; `highwater spec prove --profile deep` compares all seven."""
     protocol = load("cooperative_rebalance")
@@ -231,6 +233,7 @@ def test_proof_and_tla_reach_the_same_states() -> None:
     assert not other.tla_only
 
 
+@pytest.mark.soak
 def test_late_joins_keep_one_owner_a_generation() -> None:
     """Without the assumption about the network the weaker promise is proved, but not without its lemmas."""
     protocol = load("cooperative_rebalance")
@@ -246,7 +249,7 @@ def test_an_unknown_protocol_is_one_line_and_exit_code_2() -> None:
         CliRunner().invoke(spec_app, ["prove", "paxos"], catch_exceptions=False)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_the_command_lists_what_it_proved() -> None:
     result = CliRunner().invoke(spec_app, ["prove", "controller_failover", "--json"])
     assert result.exit_code == 0
@@ -260,6 +263,7 @@ def members_crash(*names: str) -> Protocol:
     return replace(protocol, actions=tuple(action for action in protocol.actions if action.name in names), depth=5)
 
 
+@pytest.mark.soak
 def test_crashes_inside_the_isr_are_survived() -> None:
     """Only the fast actions; `highwater spec prove --research` proves all."""
     proof = prove(members_crash("LeaderWrite", "ControllerShrink", "ElectLeader", "CrashInIsr"))
@@ -267,7 +271,7 @@ def test_crashes_inside_the_isr_are_survived() -> None:
     assert "CrashInIsr" in proof.reached
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_without_the_fault_budget_a_committed_record_is_lost() -> None:
     protocol = load(RESEARCH)
     result = drop_guard(protocol, dropped(protocol, "FaultBudget"))
@@ -277,7 +281,7 @@ def test_without_the_fault_budget_a_committed_record_is_lost() -> None:
     assert result.run.steps[-1].action.startswith("CrashInIsr(")
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_research_without_the_claim_that_carries_it_is_open() -> None:
     protocol = members_crash("LeaderWrite", "AdvanceHw", "CrashInIsr")
     found = research(protocol, ESSENTIAL_CLAIM, depth=2)

@@ -304,7 +304,7 @@ def test_an_interrupted_bench_goes_on(tmp_path: Path) -> None:
     assert {row["repeats"] for row in rows} == {"Kafka design principles (0.8), Message Size VS. Throughput"}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_the_release_of_the_oldest_document_is_measured(tmp_path: Path) -> None:
     """Kafka 0.8 has no CreateTopics, no ApiVersions, and lists no broker before there is a topic."""
     if shutil.which("mvn") is None:

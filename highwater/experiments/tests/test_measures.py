@@ -178,7 +178,7 @@ def test_what_a_target_lacks_is_reported_once_for_each_target(tmp_path: Path, br
     }  # fmt: skip
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_brokers_are_restarted_after_a_measurement_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Plan(targets=["reference:1"], experiments=["durability"], scale="tiny", repetitions=1, seed=1)
     serving = []

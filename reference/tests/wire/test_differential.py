@@ -32,6 +32,7 @@ def definition_of(cls: type[Any], version: int) -> Definition | None:
     return None
 
 
+@pytest.mark.sample(3)
 @versioned(VERSIONS)
 @given(data=st.data())
 @QUICK
