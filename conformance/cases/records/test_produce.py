@@ -9,6 +9,7 @@ from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, o
 from highwater.conformance.cases.support.admin import SET, change_configs, controller
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
+from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import CODECS, clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, StaysOpen, defect, increment
@@ -244,6 +245,7 @@ def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(cluster: Cluster
     topic = cluster.create_topic(replicas=3)
     leader = cluster.leader(topic)
     expect("error code with all followers running", 0, leader.produce(topic, batch(b"a")).error_code)
+    await_isr(cluster, topic, 3)
     cluster.pause(next(node for node in cluster.target.addresses if node != topic.leader_id))
     expect("error code", ErrorCode.REQUEST_TIMED_OUT, leader.produce(topic, batch(b"b"), timeout_ms=300).error_code)
 
@@ -256,6 +258,7 @@ def test_a_repeated_batch_is_acknowledged_no_earlier(cluster: Cluster) -> None:
     cluster.need_brokers(3)
     producer = IdempotentProducer.create(cluster, cluster.create_topic(replicas=3))
     producer.send_accepted(0, 2)
+    await_isr(cluster, producer.topic, 3)
     cluster.pause(next(node for node in cluster.target.addresses if node != producer.topic.leader_id))
     records = sequenced(producer.producer_id, producer.epoch, 2, b"a", b"b", b"c")
     for attempt in ("first", "repeated"):
@@ -273,6 +276,7 @@ def test_all_that_wait_are_acknowledged_once_they_are_replicated(cluster: Cluste
     follower = next(node for node in cluster.target.addresses if node != topic.leader_id)
     writers = [cluster.leader(topic) for _ in range(4)]
     expect("error code with all followers running", 0, writers[0].produce(topic, batch(b"v")).error_code)
+    await_isr(cluster, topic, 3)
     cluster.pause(follower)
     version = writers[0].version_of(ProduceRequest)
     request = produce_request(topic, batch(b"v"), timeout_ms=20_000)
