@@ -63,6 +63,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m highwater.soak.mutated_traces
 	@$(BIN)/python -m highwater.soak.static_failover apache-kafka:3
 	@$(BIN)/python -m highwater.soak.stale_offset apache-kafka:3
+	@$(BIN)/python -m highwater.soak.torn_transaction apache-kafka:3
 	@$(BIN)/python -m highwater.soak.late_commit
 	@$(BIN)/highwater spec mutate
 	@$(BIN)/highwater spec mutate --proofs

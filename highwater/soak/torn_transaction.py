@@ -13,7 +13,6 @@ import typer
 from highwater.conformance.broker import Broker, Topic, advertised_versions, only
 from highwater.conformance.cases.support.transactions import (
     Transactional,
-    coordinator_of,
     fetch_committed,
     find_transaction_coordinator,
 )
@@ -23,15 +22,6 @@ from highwater.reference.wire.messages.transactions import DescribeTransactionsR
 
 WAIT_S: Final = 15.0
 WRITTEN: Final = 1
-
-
-def producer_apart_from(cluster: Cluster, node: int) -> Transactional:
-    """Return a producer whose coordinator is not this node, so that only a partition loses its leader."""
-    while True:
-        producer = Transactional.initialize(cluster)
-        with cluster.connect(coordinator_of(cluster, producer.id)) as broker:
-            if find_transaction_coordinator(broker, producer.id).node_id != node:
-                return producer
 
 
 def shown(leader: Broker, topic: Topic) -> str:
@@ -49,9 +39,11 @@ def described(producer: Transactional) -> Any:
 
 def commit_without_a_leader(cluster: Cluster) -> list[str]:
     """Return the steps and what was seen, one line each."""
-    lasting, stopped = sorted(cluster.target.addresses)[:2]
+    producer = Transactional.initialize(cluster)
+    with cluster.connect() as broker:
+        lasting = find_transaction_coordinator(broker, producer.id).node_id
+    stopped = max(node for node in cluster.target.addresses if node != lasting)
     here, there = (cluster.create_topic(assignment=[node]) for node in (lasting, stopped))
-    producer = producer_apart_from(cluster, stopped)
     producer.begin(here, there)
     for topic in (here, there):
         producer.write(topic, 0)

@@ -47,6 +47,8 @@ STABLE = "responses.partitions.last_stable_offset"
 TRANSACTION_LOG = "__transaction_state"
 MIN_ISR = "min.insync.replicas"
 LONGEST_INTERVAL_MS = 5_000
+MARKER_S = 10.0
+"""Longer than a coordinator waits before it sends a marker again to a partition that has a leader."""
 SILENCE_S = 0.3
 """Shorter than replica.lag.time.max.ms, after which the paused follower is no longer in sync."""
 RETRIED = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -69,11 +71,11 @@ def other_brokers(cluster: Cluster, producer: Transactional) -> list[int]:
     return sorted(nodes, key=lambda node: (node == active, node))
 
 
-def expect_outcome(cluster: Cluster, topic: Topic, commit: bool) -> None:
+def expect_outcome(cluster: Cluster, topic: Topic, commit: bool, timeout_s: float = FAILOVER_S) -> None:
     """Wait for the marker behind the only record of the transaction, and check what read_committed returns."""
     again = cluster.topic(topic.name, timeout_s=FAILOVER_S)
     leader = cluster.leader(again)
-    eventually_stable(cluster, leader, again, 2, FAILOVER_S)
+    eventually_stable(cluster, leader, again, 2, timeout_s)
     found = committed_values(leader, again)
     expect(f"values for read_committed: {found}", True, found == ([b"v"] if commit else []))
 
@@ -103,6 +105,27 @@ def test_a_partition_with_too_few_replicas_gets_its_marker_later(
     producer.end(commit=commit)
     cluster.start(away)
     expect_outcome(cluster, topic, commit)
+
+
+@clause("TXN-40")
+@defect(Reply(FetchRequest, STABLE, 0))
+def test_a_partition_without_a_leader_gets_its_marker_later(cluster: Cluster, producer: Transactional) -> None:
+    away, lasting = other_brokers(cluster, producer)
+    here, there = (cluster.create_topic(assignment=[node]) for node in (lasting, away))
+    producer.begin(here, there)
+    for topic in (here, there):
+        producer.write(topic, 0)
+    cluster.stop(away)
+    cluster.eventually("a partition without a leader", lambda: _has_no_leader(cluster, there), FAILOVER_S)
+    producer.end(commit=COMMIT)
+    expect_outcome(cluster, here, COMMIT)
+    cluster.start(away)
+    expect_outcome(cluster, there, COMMIT, MARKER_S)
+
+
+def _has_no_leader(cluster: Cluster, topic: Topic) -> bool:
+    found = cluster.describe(topic.name)
+    return found is not None and only(found.partitions).leader_id < 0
 
 
 @clause("TXN-32")
