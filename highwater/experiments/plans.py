@@ -16,7 +16,8 @@ NOT_APPLICABLE: Final = 0
 class Scale:
     """How much is measured: repetitions, seconds of each measurement, and which values of each parameter.
 
-    `failures`: how often a record is sent again, and which brokers are killed.
+    `failures`: how often a record is sent again, and which brokers are killed. `replicated_partitions` are those of one
+    producer with acks=all, `topic_partitions` those of three producers with one replica.
     """
 
     repetitions: int
@@ -28,6 +29,7 @@ class Scale:
     replicas: tuple[int, ...]
     partitions: tuple[int, ...]
     producers: tuple[int, ...]
+    replicated_partitions: tuple[int, ...]
     topic_partitions: tuple[int, ...]
     sizes: tuple[int, ...]
     record_bytes: tuple[int, ...]
@@ -55,22 +57,25 @@ KILLED, RETRIED, RESTARTED = (0, "all but two"), (100_000_000, "all but two"), (
 SCALES: Final[Mapping[str, Scale]] = {
     "tiny": Scale(
         repetitions=3, seconds=0.3, warm_up_s=4, latency_s=2, load_s=6, records_to_read=60_000, replicas=(1, 3),
-        partitions=(12,), producers=(1, 2), topic_partitions=(1, 3, 6), sizes=(100, 1_000, 10_000),
-        record_bytes=(1_000,), members=3, protocols=(EAGER, COOPERATIVE), clients=(LIBRDKAFKA, SIMULATED),
+        partitions=(12,), producers=(1, 2), replicated_partitions=(1, 4, 12), topic_partitions=(1, 3, 6),
+        sizes=(100, 1_000, 10_000), record_bytes=(1_000,), members=3, protocols=(EAGER, COOPERATIVE),
+        clients=(LIBRDKAFKA, SIMULATED),
         pause_repetitions=1, fault_kinds=("kill", "pause"), queue_times_ms=(1_000,), failures=(RESTARTED,),
         left_out=("partitions", "size", "clients", "latency", "dispatch", "durability", "availability"),
     ),
     "default": Scale(
         repetitions=5, seconds=0.5, warm_up_s=8, latency_s=6, load_s=12, records_to_read=300_000,
-        replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3), topic_partitions=(1, 2, 3, 6, 9, 12),
-        sizes=(10, 40, 100, 400, 1_000, 2_000, 10_000), record_bytes=(1_000,), members=10, protocols=ALL_PROTOCOLS,
+        replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3), replicated_partitions=(1, 4, 12),
+        topic_partitions=(1, 2, 3, 6, 9), sizes=(10, 40, 100, 400, 1_000, 2_000, 10_000), record_bytes=(1_000,),
+        members=10, protocols=ALL_PROTOCOLS,
         clients=(LIBRDKAFKA, SIMULATED), pause_repetitions=1, fault_kinds=None,
         queue_times_ms=(10, 100, 1_000), failures=(KILLED, RETRIED, RESTARTED),
     ),
     "full": Scale(
         repetitions=10, seconds=2.0, warm_up_s=20, latency_s=120, load_s=30, records_to_read=2_000_000,
         replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3),
-        topic_partitions=(1, 2, 3, 4, 5, 6, 7, 8, 9, 12), sizes=ALL_SIZES, record_bytes=(100, 1_000), members=10,
+        replicated_partitions=(1, 2, 3, 4, 5, 6, 7, 8, 9, 12), topic_partitions=(1, 2, 3, 4, 5, 6, 7, 8, 9),
+        sizes=ALL_SIZES, record_bytes=(100, 1_000), members=10,
         protocols=ALL_PROTOCOLS, clients=(LIBRDKAFKA, JAVA, SIMULATED), pause_repetitions=3, fault_kinds=None,
         queue_times_ms=(1, 10, 100, 1_000), failures=(KILLED, RETRIED, RESTARTED),
     ),
@@ -117,11 +122,10 @@ def _async(experiment: str, **settings: Setting) -> Condition:
 
 def partitions(scale: Scale) -> Iterator[Condition]:
     """Yield numbers of partitions: replicated twice with acks=all, and with three producers and one replica."""
-    for count in scale.topic_partitions:
+    for count in scale.replicated_partitions:
         yield _send("partitions", replicas=2, min_insync_replicas=2, partitions=count)
     for count in scale.topic_partitions:
-        if count <= 9:
-            yield _async("partitions", producers=3, partitions=count)
+        yield _async("partitions", producers=3, partitions=count)
 
 
 def size(scale: Scale) -> Iterator[Condition]:
