@@ -345,8 +345,16 @@ def _number(interval: Interval) -> str:
 
 def _percent(interval: Interval) -> str:
     if interval.low == interval.high:
-        return f"{interval.value:+.0%}"
-    return f"{interval.value:+.0%} ({interval.low:+.0%} to {interval.high:+.0%})"
+        return _in_words(interval.value)
+    return f"{_in_words(interval.value)} ({_in_words(interval.low)} to {_in_words(interval.high)})"
+
+
+def _in_words(change: float) -> str:
+    """Return a change, which is relative to the larger of two values, as a reader expects it: relative to the first."""
+    if change >= 1:
+        return "from nothing"
+    grown = change / (1 - change) if change > 0 else change
+    return f"{1 + grown:.3g} times" if grown >= 1 else f"{grown:+.0%}"
 
 
 def median_interval(values: Sequence[float]) -> Interval:
