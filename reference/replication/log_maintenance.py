@@ -85,7 +85,7 @@ class LogMaintenance:
         wall_ms, first_dirty = self._context.now.wall_ms, log.cleaned_until
         end = cleanable_end(log, wall_ms, partition.high_watermark)
         ratio = dirty_ratio(log, first_dirty, end)
-        enough = ratio >= log.config.min_cleanable_dirty_ratio or is_overdue(log, first_dirty, end, wall_ms)
+        enough = ratio > log.config.min_cleanable_dirty_ratio or is_overdue(log, first_dirty, end, wall_ms)
         return [(ratio, (partition.topic, partition.partition), end)] if ratio > 0 and enough else []
 
     def complete(self, token: str) -> None:

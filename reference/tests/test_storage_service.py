@@ -245,7 +245,7 @@ def test_a_fetch_waits_for_min_bytes_only_in_the_newest_segment(offset: int, wai
 def test_an_old_dirty_record_is_compacted_below_the_dirty_ratio() -> None:
     """KIP-354: max.compaction.lag.ms."""
     cluster = Cluster(log_cleaner_backoff_ms=500)
-    common = {"cleanup_policy": "compact", "segment_bytes": "200", "min_cleanable_dirty_ratio": "1"}
+    common = {"cleanup_policy": "compact", "segment_bytes": "200", "min_cleanable_dirty_ratio": "0.9"}
     cluster.create("old", max_compaction_lag_ms="1000", **common)
     cluster.create("new", **common)
     for number in range(8):
