@@ -158,8 +158,11 @@ QUICK_SETTINGS: Final[Mapping[str, int]] = {
 
 Records are kept unless a topic limits their age: most cases write records of a fixed time, which is years ago.
 """
-SESSIONS_MS: Final[Mapping[str, int]] = {"SCRAM-SHA-512": 1_000}
-"""Lifetimes of sessions by mechanism (connections.max.reauth.ms); those of other mechanisms do not expire."""
+SESSIONS_MS: Final[Mapping[str, int]] = {"SCRAM-SHA-512": 1_000, "OAUTHBEARER": 7_200_000}
+"""Lifetimes of sessions by mechanism (connections.max.reauth.ms); those of other mechanisms do not expire.
+
+That of OAUTHBEARER is longer than the tokens of most cases, whose sessions end with their token.
+"""
 
 
 def rack_of(node: int) -> str:

@@ -202,3 +202,21 @@ def test_a_session_ends_with_its_token(cluster: Cluster, connection: Broker, ren
     else:
         expect("error code", 0, authenticate(connection, client_first(unsecured_token(user))).error_code)
         assert_answers(connection)
+
+
+@clause("SEC-34", "limit of the broker")
+@defect(Reply(SaslAuthenticateRequest, "session_lifetime_ms", 1_000))
+@pytest.mark.parametrize("factor", [0.5, 2.0], ids=["earlier token", "later token"])
+def test_a_session_ends_with_the_earlier_of_both_limits(cluster: Cluster, connection: Broker, factor: float) -> None:
+    sasl = listener(cluster)
+    limit_ms = sasl.sessions_ms.get(OAUTHBEARER)
+    if limit_ms is None:
+        raise Unsupported("sessions of OAUTHBEARER have no limit besides their token (connections.max.reauth.ms)")
+    token = unsecured_token(sasl.user, exp=time.time() + factor * limit_ms / 1000)
+    reply = authenticate(connection, client_first(token))
+    expect("error code", 0, reply.error_code)
+    difference_ms = reply.session_lifetime_ms - min(1.0, factor) * limit_ms
+    expect(
+        f"the session lifetime is {reply.session_lifetime_ms} ms of at most {limit_ms} ms", True,
+        abs(difference_ms) <= LARGEST_CLOCK_DIFFERENCE_S * 1000,
+    )  # fmt: skip

@@ -284,6 +284,14 @@ def test_strangers_cannot_announce_large_frames(cluster: Cluster) -> None:
     broker.expect_disconnect()
 
 
+@clause("SEC-20", "size alone")
+@defect(StaysOpen())
+def test_a_large_frame_is_refused_when_its_size_arrives(cluster: Cluster) -> None:
+    broker = unauthenticated_connection(cluster)
+    broker.send_bytes(struct.pack(">i", HUGE))
+    broker.expect_disconnect()
+
+
 @clause("SEC-21")
 @defect(StaysOpen())
 def test_tls_where_none_is_spoken_is_hung_up_on(cluster: Cluster, broker: Broker) -> None:

@@ -11,6 +11,7 @@ import pytest
 from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.committed_offsets import committed_offset
 from highwater.conformance.cases.support.members import GroupDriver
+from highwater.conformance.cases.support.transactions import COMMIT, Transactional
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
@@ -34,6 +35,8 @@ pytestmark = pytest.mark.slow
 NONE = -1
 OWN_RETENTION_SINCE, OWN_RETENTION_UNTIL = 2, 4
 BRIEF_MS, LONG_MS = 1, 3_600_000
+FAILOVER_MS = 10_000
+"""Longer than another broker needs to become the coordinator, so that it loads the offset before it expires."""
 LONGEST_INTERVAL_MS = 5_000
 OFFSET = "groups.topics.partitions.committed_offset"
 
@@ -123,6 +126,38 @@ def test_an_expired_offset_does_not_return(
     with cluster.coordinator(group) as broker:
         found = [offset_of(broker, group, topic, index) for index in range(3)]
     expect(f"offsets at the next coordinator: {found}", True, found == [5, NONE, NONE])
+
+
+@clause("OFF-19", "next coordinator")
+@pytest.mark.cluster_fault
+@defect(Request(OffsetCommitRequest, "retention_time_ms", LONG_MS))
+def test_a_retention_time_outlives_the_coordinator(
+    cluster: Cluster, coordinator: Broker, group: str, topic: Topic
+) -> None:
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    commit_for(coordinator, group, topic, LONG_MS, 0)
+    commit_for(coordinator, group, topic, FAILOVER_MS, 2)
+    cluster.stop(next(node for node, known in cluster.target.addresses.items() if known == coordinator.address))
+    with cluster.coordinator(group) as broker:
+        await_expiry(cluster, broker, group, topic, 2)
+        expect("offset with a longer retention", 5, offset_of(broker, group, topic, 0))
+
+
+@clause("TXN-10", "expiry")
+@defect(Reply(OffsetFetchRequest, OFFSET, NONE))
+def test_a_group_whose_only_offset_is_pending_does_not_expire(
+    cluster: Cluster, coordinator: Broker, group: str, topic: Topic
+) -> None:
+    producer = Transactional.initialize(cluster)
+    expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+    expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, 42))
+    other = cluster.group()
+    for _ in range(2):  # two checks for expired offsets, at least one of which is after the pending commit
+        commit_for(cluster.coordinator(other), other, topic, BRIEF_MS, 2)
+        await_expiry(cluster, cluster.coordinator(other), other, topic, 2)
+    producer.end(commit=COMMIT)
+    cluster.eventually("the committed offset", lambda: committed_offset(coordinator, group, topic) == 42)
 
 
 @clause("OFF-20")

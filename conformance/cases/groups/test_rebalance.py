@@ -129,6 +129,21 @@ def test_one_who_leaves_a_stable_group_begins_a_rebalance(driver: GroupDriver) -
     expect("only member in the reply to the new leader", follower.member_id, only(follower.reply.members).member_id)
 
 
+@clause("GRP-33", "beside an unknown")
+@defect(HEARTBEAT_ERROR, Reply(LeaveGroupRequest, "members.error_code", 0))
+def test_a_member_that_leaves_beside_an_unknown_one_begins_a_rebalance(driver: GroupDriver) -> None:
+    leader, follower = driver.stable_pair()
+    named = ("unknown", follower.member_id)
+    requested = tuple(MemberIdentity(member_id=member_id) for member_id in named)
+    version = leader.broker.version_of(LeaveGroupRequest, 3)
+    reply = leader.broker.call(LeaveGroupRequest(group_id=driver.group, members=requested), version)
+    found = {member.member_id: member.error_code for member in reply.members}
+    expect("error codes", True, found == {"unknown": ErrorCode.UNKNOWN_MEMBER_ID, follower.member_id: 0})
+    leader.await_rebalance()
+    leader.rejoin()
+    expect("only member in the reply to the leader", leader.member_id, only(leader.reply.members).member_id)
+
+
 @clause("GRP-34")
 @defect(SYNC_ERROR)
 def test_one_who_joins_before_the_assignment_begins_another_rebalance(driver: GroupDriver) -> None:

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import expect
+from highwater.conformance.broker import Topic, expect
+from highwater.conformance.cases.support.committed_offsets import commit
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest
 from highwater.reference.wire.messages.groups import HeartbeatRequest, JoinGroupRequest
 
 pytestmark = pytest.mark.slow
@@ -71,6 +73,30 @@ def test_heartbeats_in_a_rebalance_extend_the_session(driver: GroupDriver) -> No
     expect("error codes during the rebalance", True, found == {ErrorCode.REBALANCE_IN_PROGRESS})
     busy.rejoin()
     expect("error code of the other join", 0, other.receive_join().error_code)
+
+
+@clause("GRP-14", "commits")
+@defect(Request(OffsetCommitRequest, "member_id", "unknown"))
+def test_commits_extend_the_session(driver: GroupDriver, topic: Topic) -> None:
+    session_ms = driver.session_ms(SHORT_MS)
+    member = driver.stable_member(session_timeout_ms=session_ms)
+    found, end = set[int](), time.monotonic() + 2.5 * session_ms / 1000
+    while time.monotonic() < end:
+        found.add(
+            commit(member.broker, driver.group, topic, 1, generation=member.generation, member_id=member.member_id)
+        )
+        time.sleep(0.05)
+    expect(f"error codes of the commits: {found}", True, found == {0})
+
+
+@clause("GRP-14", "joined again")
+@defect(Request(JoinGroupRequest, "session_timeout_ms", 60_000))
+def test_the_session_timeout_of_the_last_join_applies(cluster: Cluster, driver: GroupDriver) -> None:
+    session_ms = driver.session_ms(SHORT_MS)
+    member = driver.stable_member(session_timeout_ms=driver.session_ms(30_000))
+    member.rejoin(session_timeout_ms=session_ms)
+    expect("error code of the sync", 0, member.sync({member.member_id: b"a"}).error_code)
+    cluster.eventually("an empty group", lambda: driver.state() in ("Empty", "Dead"), 10 + session_ms / 1000)
 
 
 @clause("GRP-13", "static")

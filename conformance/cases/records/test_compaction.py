@@ -5,6 +5,7 @@ import time
 import pytest
 
 from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, records_of
+from highwater.conformance.cases.support.admin import SET, change_configs, controller
 from highwater.conformance.cases.support.replicas import log_of
 from highwater.conformance.cases.support.transactions import Transactional, committed_values, eventually_stable
 from highwater.conformance.clause import clause, era
@@ -13,7 +14,7 @@ from highwater.conformance.defects import Reply, defect, increment
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
-from highwater.reference.wire.records import Record, build_batch
+from highwater.reference.wire.records import NewRecord, Record, build_batch
 
 pytestmark = pytest.mark.slow
 
@@ -211,6 +212,26 @@ def test_an_old_value_goes_when_it_is_older_than_the_maximum_lag(cluster: Cluste
     records = await_compaction(cluster, leader, topic, 2)
     expect("keys", True, [record.key for record in records] == [b"k", b"last"])
     expect("value", b"v2", records[0].value)
+
+
+@clause("FET-45", "constant traffic")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+def test_an_old_value_goes_although_a_closed_segment_is_younger(cluster: Cluster) -> None:
+    """The limit is set when all is written: before, no share of dirty bytes is large enough."""
+    settings = {
+        **LATER_ACCEPTED, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "segment.ms": str(DAY_MS // 2)
+    }  # fmt: skip
+    topic = cluster.create_topic(configs=settings)
+    leader = cluster.leader(topic)
+    for number in range(3):
+        write(leader, topic, b"k", b"v%d" % number, number)
+    young: list[NewRecord] = [(int(time.time() * 1000), b"young", b"v", ())]
+    expect("error code of Produce", 0, leader.produce(topic, build_batch(young)).error_code)
+    close_segments(leader, topic, 1)
+    changed = change_configs(controller(cluster), topic.name, ("max.compaction.lag.ms", SET, str(DAY_MS // 2)))
+    expect("error code of the change", 0, changed)
+    records = await_compaction(cluster, leader, topic, 3)
+    expect("key and value", (b"k", b"v2"), (records[0].key, records[0].value))
 
 
 @clause("FET-37", "compacted often")

@@ -18,6 +18,8 @@ READ_COMMITTED = 1
 SIZE = 1000
 WAIT_MS = 400
 NO_CONVERSION_SINCE = 4
+DELETED_S = 20.0
+NO_LONGER_HERE = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID}
 
 
 def fill(leader: Broker, topic: Topic, batches: int = 10) -> None:
@@ -87,6 +89,18 @@ def test_min_bytes_0_does_not_wait(leader: Broker, topic: Topic) -> None:
 def test_an_error_is_not_kept_waiting(leader: Broker, topic: Topic) -> None:
     answer = leader.fetch(topic, 1000, max_wait_ms=4_000, min_bytes=1 << 19, timeout_s=2.0)
     expect("error code", 1, answer.error_code)
+
+
+@clause("FET-30", "deleted topic")
+@defect(Silence(FetchRequest), Reply(FetchRequest, "responses.partitions.error_code", 0))
+def test_a_fetch_waits_no_longer_when_its_topic_is_deleted(cluster: Cluster, leader: Broker, topic: Topic) -> None:
+    version = leader.version_of(FetchRequest)
+    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = (FetchTopic(topic=topic.name, partitions=(part,)),)
+    number = leader.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics), version)
+    cluster.delete_topics(topic.name)
+    reply = leader.receive(api_of(FetchRequest), version, number, DELETED_S)
+    expect("error code", NO_LONGER_HERE, only(only(reply.responses).partitions).error_code)
 
 
 @clause("FET-31")

@@ -165,6 +165,19 @@ def _produce_when_it_leads(cluster: Cluster, broker: Broker, part: Topic) -> Non
     cluster.eventually("a leader that accepts a record", lambda: not broker.produce(part, batch(b"v")).error_code)
 
 
+@clause("FET-23", "several topics")
+@defect(Request(FetchRequest, "forgotten_topics_data", lambda forgotten: forgotten[:1]))
+def test_partitions_of_several_topics_are_forgotten(
+    cluster: Cluster, reader: Reader, topics: tuple[Topic, Topic]
+) -> None:
+    kept = cluster.create_topic(assignment=[topics[0].leader_id])
+    reader.begin(*topics, kept)
+    reader.fetch(forget=topics)
+    for topic in (*topics, kept):
+        _produce_when_it_leads(cluster, reader.broker, topic)
+    expect("changed topics", (kept.name,), reported_topics(reader.fetch()))
+
+
 @clause("FET-22", "log start")
 @defect(Reply(FetchRequest, "responses", ()))
 def test_a_new_log_start_is_news(reader: Reader, topics: tuple[Topic, Topic]) -> None:

@@ -25,6 +25,7 @@ from highwater.reference.wire.registry import api_of
 MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, COUNT_AT = 16, 17, 21, 23, 57
 EPOCH_AT = 12
 SILENCE_S = 0.3
+RECORD_ERRORS_SINCE = 8
 RECORDS = "topic_data.partition_data.records"
 ACCEPTED = Reply(ProduceRequest, "responses.partition_responses.error_code", 0)
 
@@ -62,6 +63,15 @@ def test_acks_0_has_no_reply(cluster: Cluster, leader: Broker, topic: Topic) -> 
 def test_an_error_under_acks_0_ends_the_connection(leader: Broker, topic: Topic) -> None:
     request = produce_request(topic, batch(b"v"), acks=0, partition=1000)
     leader.send(request, leader.version_of(ProduceRequest))
+    leader.expect_disconnect()
+
+
+@clause("PRD-2", "second partition")
+@defect(StaysOpen())
+def test_an_error_of_any_partition_under_acks_0_ends_the_connection(leader: Broker, topic: Topic) -> None:
+    data = tuple(PartitionProduceData(index=index, records=batch(b"v")) for index in (topic.partition, 1000))
+    topics = (TopicProduceData(name=topic.name, partition_data=data),)
+    leader.send(ProduceRequest(acks=0, timeout_ms=4000, topic_data=topics), leader.version_of(ProduceRequest))
     leader.expect_disconnect()
 
 
@@ -369,6 +379,17 @@ def test_a_base_offset_of_the_client_is_refused(leader: Broker, topic: Topic) ->
 def test_a_compacted_topic_needs_keys(cluster: Cluster, policy: str) -> None:
     topic = cluster.create_topic(configs={"cleanup.policy": policy})
     assert_refused(cluster.leader(topic), topic, build_batch([(NOW_MS, None, b"v", ())]), ErrorCode.INVALID_RECORD)
+
+
+@clause("PRD-14", "each record")
+@defect(Reply(ProduceRequest, "responses.partition_responses.record_errors", lambda errors: errors[:1]))
+def test_every_record_without_a_key_is_reported(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs={"cleanup.policy": "compact"})
+    leader = cluster.leader(topic)
+    leader.version_of(ProduceRequest, RECORD_ERRORS_SINCE)
+    answer = leader.produce(topic, build_batch([(NOW_MS, key, b"v", ()) for key in (None, b"k", None)]))
+    expect("error code", ErrorCode.INVALID_RECORD, answer.error_code)
+    expect("indexes of the records", (0, 2), tuple(error.batch_index for error in answer.record_errors))
 
 
 @clause("PRD-4", "partitions")

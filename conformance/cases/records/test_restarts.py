@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from highwater.conformance.broker import NOW_MS, Broker, Topic, expect
+from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, expect
+from highwater.conformance.cases.support.admin import SET, change_configs, controller
 from highwater.conformance.cases.support.producers import IdempotentProducer
 from highwater.conformance.cases.support.transactions import (
     ABORT,
@@ -17,8 +18,11 @@ from highwater.conformance.cases.support.transactions import (
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.failures import Unsupported
 from highwater.conformance.targets.base import STOP_NODE
+from highwater.reference.wire.messages.configs import IncrementalAlterConfigsRequest
 from highwater.reference.wire.messages.fetch import FetchRequest
+from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.records import batch_headers, build_batch
 
@@ -29,6 +33,7 @@ BACK_S = 30.0
 QUICK_SEGMENTS = {"segment.ms": "1000", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """A record that is a day newer than the first one of its segment begins the next segment."""
 PER_SEGMENT = 4
+LONGEST_INTERVAL_MS = 5_000
 
 
 def create_single_replica(cluster: Cluster, **configs: str) -> Topic:
@@ -69,6 +74,26 @@ def test_a_fetch_begins_at_its_batch_after_a_restart(cluster: Cluster) -> None:
     for offset in range(count):
         found = [header.base_offset for _, header in batch_headers(leader.fetch(topic, offset).records or b"")]
         expect(f"first offset of a fetch at {offset}", offset, found[0] if found else None)
+
+
+@clause("FET-44", "after a restart")
+@defect(
+    Request(IncrementalAlterConfigsRequest, "validate_only", True),
+    Reply(ListOffsetsRequest, "topics.partitions.offset", 0),
+)
+def test_the_age_of_a_segment_counts_from_its_first_record_after_a_restart(cluster: Cluster) -> None:
+    """The third record is older than segment.ms only in relation to the first; it begins a segment."""
+    if cluster.setting("log_retention_check_interval_ms") > LONGEST_INTERVAL_MS:
+        raise Unsupported("the target's log.retention.check.interval.ms is above 5 s")
+    topic = create_single_replica(cluster, **{"segment.ms": str(3 * DAY_MS), "retention.ms": "-1"})
+    for day in (0, 2):
+        write_at(cluster.leader(topic), topic, NOW_MS + day * DAY_MS)
+    topic, leader = restart_leader(cluster, topic)
+    write_at(leader, topic, NOW_MS + 4 * DAY_MS)
+    size = len(leader.fetch(topic, 2).records or b"")
+    changed = change_configs(controller(cluster), topic.name, ("retention.bytes", SET, str(size)))
+    expect("error code of the change", 0, changed)
+    cluster.eventually("a log start of 2", lambda: leader.list_offset(topic, EARLIEST).offset == 2, BACK_S)
 
 
 @clause("TXN-7", "after a restart")

@@ -115,6 +115,16 @@ def test_synonyms_are_told_in_order(cluster: Cluster, broker: Broker) -> None:
     expect("number of synonyms when not requested", 0, len(without.synonyms))
 
 
+@clause("ADM-23", "overridden")
+@defect(Reply(DescribeConfigsRequest, "results.configs.synonyms", lambda synonyms: synonyms[:1]))
+def test_the_value_without_the_override_is_a_synonym(cluster: Cluster, broker: Broker, topic: Topic) -> None:
+    broker.version_of(DescribeConfigsRequest, FIRST_WITH_SYNONYMS)
+    without = config(broker, topic.name, "max.message.bytes").value
+    overridden = cluster.create_topic(configs={"max.message.bytes": "12345"})
+    found = config(broker, overridden.name, "max.message.bytes", include_synonyms=True)
+    expect("first two values", ["12345", without], [synonym.value for synonym in found.synonyms[:2]])
+
+
 @clause("ADM-24")
 @defect(Reply(DescribeConfigsRequest, "results.configs.config_type", 0))
 @pytest.mark.parametrize(("key", "kind"), [("retention.ms", LONG), ("cleanup.policy", LIST)])

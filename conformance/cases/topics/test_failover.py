@@ -1,5 +1,7 @@
 """Failover: acknowledged records survive a change of leader, and all replicas have the same log afterwards."""
 
+from contextlib import suppress
+
 import pytest
 
 from highwater.conformance.broker import EARLIEST, LATEST, Topic, batch, expect, only, produce_request, records_of
@@ -26,7 +28,7 @@ from highwater.conformance.cases.topics.test_replicas import await_replicas, del
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, decrement, defect, increment, without_error
-from highwater.conformance.failures import Unsupported
+from highwater.conformance.failures import Disconnected, NoReply, Unsupported
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
@@ -457,6 +459,32 @@ def _elect_preferred(cluster: Cluster, topic: Topic) -> Topic:
     )
     cluster.call_controller(requested)
     return cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=FAILOVER_S)
+
+
+@clause("ADM-34", "next controller")
+@defect(Request(ElectLeadersRequest, "topic_partitions", ()))
+def test_the_next_controller_knows_the_order_of_the_replicas(cluster: Cluster) -> None:
+    """The first replica of a reassignment is the preferred leader, which only the controller stores."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    first, second, last = controller_last(cluster)
+    topic = cluster.create_topic(assignment=[first, second])
+    await_isr(cluster, topic, 2)
+    expect("error code of the reassignment", 0, reassign(cluster, topic.name, (second, first)))
+    await_replicas(cluster, topic, (second, first))
+    expect("leader after the reassignment", first, cluster.topic(topic.name).leader_id)
+    cluster.stop(last)
+
+    def is_elected() -> bool:
+        with suppress(NoReply, Disconnected), controller(cluster) as broker:
+            requested = (TopicPartitions(topic=topic.name, partitions=(0,)),)
+            broker.call(ElectLeadersRequest(topic_partitions=requested, timeout_ms=1_000))
+            return cluster.topic(topic.name).leader_id == second
+        return False
+
+    cluster.eventually("the preferred leader", is_elected, FAILOVER_S)
+    found = cluster.describe(topic.name)
+    expect("replicas", (second, first), only(found.partitions).replica_nodes if found else ())
 
 
 # -- coordinators --------------------------------------------------------------------------------------

@@ -79,6 +79,26 @@ def test_a_topic_is_made_on_demand_only_if_the_request_allows(cluster: Cluster, 
     cluster.topic(name)
 
 
+@clause("MD-3", "deleted")
+@defect(Request(MetadataRequest, "allow_auto_topic_creation", False))
+def test_a_topic_that_was_deleted_is_made_on_demand_again(cluster: Cluster, broker: Broker) -> None:
+    if cluster.reported("auto_create_topics_enable") == "false":
+        raise Unsupported("the broker creates no topics on demand (auto.create.topics.enable)")
+    name, version = cluster.topic_name(), broker.version_of(MetadataRequest, 4)
+    wanted = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=True)
+
+    def error() -> int:
+        return int(only(broker.metadata(name).topics).error_code)
+
+    def is_created() -> bool:
+        return bool(only(broker.call(wanted, version).topics).error_code == 0)
+
+    cluster.eventually("the topic", is_created)
+    cluster.delete_topics(name)
+    cluster.eventually("the deletion", lambda: error() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    cluster.eventually("the topic again", is_created)
+
+
 @clause("MD-4")
 @era("2.8")  # older releases return UNKNOWN_TOPIC_OR_PARTITION
 @defect(Reply(MetadataRequest, "topics.error_code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

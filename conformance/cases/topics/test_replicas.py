@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, Broker, Topic, batch, expect, only
+from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
@@ -34,6 +34,7 @@ from highwater.reference.wire.messages.security import (
 )
 
 UNKNOWN_BROKER, MISSING = 999, 1000
+DAY_MS = 86_400_000
 PREFERRED, UNCLEAN = 0, 1
 WITH_KIND = 1
 NOT_REQUESTED = -(1 << 31)
@@ -171,6 +172,20 @@ def test_the_size_of_a_log_is_told(leader: Broker, topic: Topic, version: int) -
 @defect(Reply(DescribeLogDirsRequest, "results.topics", ()))
 def test_null_asks_for_all_logs(leader: Broker, topic: Topic) -> None:
     expect("the topic is among them", True, (topic.name, 0) in log_sizes(leader))
+
+
+@clause("ADM-31", "segments")
+@defect(Reply(DescribeLogDirsRequest, "results.topics.partitions.partition_size", lambda size: min(size, 1000)))
+def test_all_segments_of_a_log_count(cluster: Cluster) -> None:
+    """A record that is two days newer than the first one of its segment begins the next segment."""
+    topic = cluster.create_topic(configs={"segment.ms": str(DAY_MS)})
+    leader, sizes = cluster.leader(topic), list[int]()
+    requested = DescribableLogDirTopic(topic=topic.name, partitions=(topic.partition,))
+    for number in range(3):
+        data = batch(b"v" * 1000, timestamp_ms=NOW_MS + 2 * DAY_MS * number)
+        expect("error code of Produce", 0, leader.produce(topic, data).error_code)
+        sizes += log_sizes(leader, requested).values()
+    expect(f"the sizes {sizes} grow", True, len(sizes) == 3 and sizes[0] < sizes[1] < sizes[2])
 
 
 @clause("ADM-31", "unknown")

@@ -376,6 +376,14 @@ def test_validation_adds_nothing(cluster: Cluster, topic: Topic) -> None:
     eventually_has(cluster, topic.name, 4)
 
 
+@clause("ADM-14", "grow, refused")
+@defect(Reply(CreatePartitionsRequest, "results.error_code", 0))
+@pytest.mark.parametrize("count", [3, 2], ids=["as many", "fewer"])
+def test_validation_refuses_a_count_that_is_not_larger(cluster: Cluster, topic: Topic, count: int) -> None:
+    error = grow(cluster, topic.name, count, validate_only=True)
+    expect("error code", ErrorCode.INVALID_PARTITIONS, error)
+
+
 # -- delete ----------------------------------------------------------------------------------------------
 
 

@@ -187,6 +187,23 @@ def test_partitions_end_together(cluster: Cluster, topic: Topic, producer: Trans
         expect("stored values", 2, len(stored_records(leader, written_topic)))
 
 
+@clause("TXN-22", "deleted topic")
+@defect(Reply(FetchRequest, LAST_STABLE, 0))
+def test_a_transaction_ends_without_the_topic_that_was_deleted(
+    cluster: Cluster, topic: Topic, producer: Transactional
+) -> None:
+    deleted = cluster.create_topic()
+    producer.begin(topic, deleted)
+    for written_topic in (topic, deleted):
+        producer.write(written_topic, 0, b"v")
+    cluster.delete_topics(deleted.name)
+    producer.end(commit=COMMIT)
+    leader = cluster.leader(topic)
+    eventually_stable(cluster, leader, topic, 2)
+    expect("committed values", True, committed_values(leader, topic) == [b"v"])
+    producer.begin(topic)  # succeeds once the commit is complete
+
+
 @clause("TXN-8")
 @defect(Reply(FetchRequest, LAST_STABLE, 0), GuardOff("TimeoutFences"))
 @pytest.mark.slow

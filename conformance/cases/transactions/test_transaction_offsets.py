@@ -25,6 +25,7 @@ from highwater.reference.wire.messages.committed_offsets import OffsetFetchReque
 from highwater.reference.wire.messages.transactions import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
+    InitProducerIdRequest,
     ListTransactionsRequest,
     TopicRequest,
     TxnOffsetCommitRequest,
@@ -251,6 +252,14 @@ def _identity(found: Any) -> tuple[int, int, int]:
     return found.producer_id, found.producer_epoch, found.transaction_timeout_ms
 
 
+@clause("TXN-17", "timeout")
+@defect(Request(InitProducerIdRequest, "transaction_timeout_ms", 60_000))
+def test_the_timeout_of_the_last_instance_applies(cluster: Cluster) -> None:
+    first = Transactional.initialize(cluster, timeout_ms=20_000)
+    again = Transactional.initialize(cluster, transactional_id=first.id, timeout_ms=10_000)
+    expect("timeout", 10_000, describe_transaction(again).transaction_timeout_ms)
+
+
 @clause("TXN-17", "unknown")
 @defect(Reply(DescribeTransactionsRequest, "transaction_states.error_code", 0))
 def test_a_transactional_id_that_is_not_there_is_an_error(cluster: Cluster) -> None:
@@ -302,6 +311,14 @@ def test_producer_ids_are_a_filter(cluster: Cluster, topic: Topic, producer: Tra
     expect(
         "listed with another producer id", False, listed(producer, producer_id_filters=(producer.producer_id + 1000,))
     )
+
+
+@clause("TXN-18", "two producer ids")
+@defect(Request(ListTransactionsRequest, "producer_id_filters", lambda ids: ids[:1]))
+def test_each_producer_id_of_a_filter_counts(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    producer.begin(topic)
+    for ids in ((producer.producer_id + 1000, producer.producer_id), (producer.producer_id, -5)):
+        expect(f"listed with the producer ids {ids}", True, listed(producer, producer_id_filters=ids))
 
 
 @clause("TXN-18", "unknown state")

@@ -313,6 +313,17 @@ def test_partitions_are_added_together_or_not_at_all(cluster: Cluster, topic: To
     expect("error code of the other partition", ErrorCode.OPERATION_NOT_ATTEMPTED, found[topic.name])
 
 
+@clause("TXN-19", "none")
+@defect(Reply(EndTxnRequest, "error_code", 0))
+def test_where_one_partition_is_refused_no_transaction_begins(
+    cluster: Cluster, topic: Topic, producer: Transactional
+) -> None:
+    missing = Topic(cluster.name(), topic.leader, topic.leader_id)
+    found = producer.add(topic, missing)
+    expect("error code of the missing partition", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, found[missing.name])
+    expect("error code of EndTxn", ErrorCode.INVALID_TXN_STATE, producer.end_reply(commit=COMMIT).error_code)
+
+
 @clause("TXN-30")
 @defect(
     Reply(
