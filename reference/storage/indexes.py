@@ -100,6 +100,11 @@ class TimeIndex:
         return True
 
     @property
+    def timestamps(self) -> tuple[int, ...]:
+        """Return the timestamps of the entries in ms, ascending."""
+        return tuple(self._timestamps)
+
+    @property
     def last(self) -> tuple[int, int]:
         """Return (largest timestamp in ms, its offset) of the last entry; (-1, base offset) if there is none."""
         return (self._timestamps[-1], self._offsets[-1]) if self._timestamps else (-1, self._base)
@@ -111,10 +116,13 @@ class TimeIndex:
         self._offsets.append(offset)
         self._fs.append(self.path, TIME_ENTRY.pack(timestamp, offset - self._base))
 
-    def floor(self, timestamp: int) -> int:
-        """Return an offset at or before the first record with this timestamp or a later one."""
+    def floor(self, timestamp: int) -> tuple[int, int]:
+        """Return the last entry before a timestamp: all records up to its offset are older; (-1, base offset) if none.
+
+        The first record with this timestamp or a later one is at or after the offset.
+        """
         slot = bisect_right(self._timestamps, timestamp - 1)
-        return self._offsets[slot - 1] if slot else self._base
+        return (self._timestamps[slot - 1], self._offsets[slot - 1]) if slot else (-1, self._base)
 
     def truncate(self, offset: int) -> None:
         keep = bisect_right(self._offsets, offset - 1)

@@ -15,6 +15,8 @@ from highwater.reference.storage.leader_epochs import CHECKPOINT, LeaderEpochCac
 from highwater.reference.storage.producer_state import (
     ProducerStates,
     delete_snapshots_above,
+    newest_snapshot,
+    read_marker,
     restore_latest,
     snapshot_path,
 )
@@ -27,7 +29,7 @@ from highwater.reference.storage.recovery import (
     segment_bases,
 )
 from highwater.reference.storage.segment import Segment
-from highwater.reference.storage.transaction_index import add_entry, read_entries
+from highwater.reference.storage.transaction_index import AbortedTransaction, add_entry, read_entries
 from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.log_entries import decode_entry, entries, entry_crc_valid
 from highwater.reference.wire.records import BatchHeader, Record, read_batch_header, stamp
@@ -357,7 +359,7 @@ class Log:
     def batches_from_timestamp(self, timestamp: int) -> Iterator[bytes]:
         """Yield complete batches in offset order whose largest timestamp is `timestamp` or later."""
         for segment in self.segments:
-            start = segment.floor(segment.times.floor(timestamp))
+            start = segment.floor_of_time(timestamp)
             for position, header in segment.headers(start):
                 if header.max_timestamp >= timestamp and header.last_offset >= self.log_start_offset:
                     yield segment.read(position, header.size)
@@ -424,17 +426,53 @@ class Log:
         segment.delete()
 
     def _restore_producers(self, at_most: int) -> None:
-        """Rebuild the producer states from the newest snapshot at or below `at_most` and the batches after it."""
+        """Rebuild the producer states from the last but one snapshot up to `at_most` and the batches after it.
+
+        A snapshot has only the last batch of a producer. With the newest one the first of five batches in flight could
+        be unknown, and refused when the producer repeats it, although it is stored.
+        """
         self.producers.clear()
-        snapshot = restore_latest(self.fs, self.folder, self.producers, at_most)
+        newest = newest_snapshot(self.fs, self.folder, at_most)
+        snapshot = restore_latest(self.fs, self.folder, self.producers, newest - 1)
+        aborted = self._indexed_aborts(snapshot)
+        if aborted is None:
+            self.warnings.append(f"{self.folder}: a transaction index disagreed with the log; all are rebuilt from it")
+            self.producers.clear()
+            snapshot = 0
+        self.producers.aborted += aborted or []
         for segment in self.segments:
-            if segment.base_offset < snapshot:
-                self.producers.aborted += read_entries(self.fs, segment.transactions_path)
-            else:
+            if segment.base_offset >= snapshot:
                 segment.delete_transaction_index()
                 self.dirty.pop(segment.transactions_path, None)
         for header in self.headers(max(snapshot, self.log_start_offset)):
             self._track_producer(header)
+
+    def _indexed_aborts(self, until: int) -> list[AbortedTransaction] | None:
+        """Return the entries of the transaction indexes below a segment's base offset; None if one disagrees.
+
+        An index has no checksum, so the log is read where its entries begin and end. A wrong entry would hide committed
+        records, or show aborted ones.
+        """
+        found: list[AbortedTransaction] = []
+        for segment in self.segments:
+            if segment.base_offset < until:
+                entries = read_entries(self.fs, segment.transactions_path)
+                if entries is None or not all(map(self._has_abort, entries)):
+                    return None
+                found += entries
+        return found
+
+    def _has_abort(self, entry: AbortedTransaction) -> bool:
+        """Return whether the log has the transaction of an entry, up to its abort marker."""
+        marker = next(self.headers(entry.last_offset), None)
+        if marker is None or (marker.producer_id, marker.last_offset) != (entry.producer_id, entry.last_offset):
+            return False
+        decoded = read_marker(self._bytes_of(marker)) if marker.is_control else None
+        if decoded is None or decoded.committed:
+            return False
+        first = next(self.headers(entry.first_offset), marker)
+        begins = (first.producer_id, first.base_offset) == (entry.producer_id, entry.first_offset)
+        return entry.first_offset < self.log_start_offset or (begins and first.is_transactional)
 
     def advance_log_start(self, offset: int) -> None:
         """Advance the log start offset and delete the segments completely below it (KIP-107)."""

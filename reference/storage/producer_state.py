@@ -328,6 +328,11 @@ def _offsets(fs: FileSystem, folder: str) -> Iterator[int]:
             yield int(stem)
 
 
+def newest_snapshot(fs: FileSystem, folder: str, at_most: int) -> int:
+    """Return the offset of the newest snapshot at or below an offset, 0 if there is none."""
+    return max((offset for offset in _offsets(fs, folder) if offset <= at_most), default=0)
+
+
 def restore_latest(fs: FileSystem, folder: str, states: ProducerStates, at_most: int) -> int:
     """Load the newest valid snapshot at or below an offset; return its offset, or 0 if there is none."""
     for offset in sorted((offset for offset in _offsets(fs, folder) if offset <= at_most), reverse=True):

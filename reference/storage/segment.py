@@ -133,9 +133,26 @@ class Segment:
         last_offset, position = self.offsets.floor(offset)
         if not position or self._has_batch_at(position, last_offset):
             return position
-        for _ in self.rebuild(check_crc=False):  # the index disagrees with its log
-            pass
+        self._rebuild_indexes()
         return self.offsets.floor(offset)[1]
+
+    def floor_of_time(self, timestamp: int) -> int:
+        """Return the position of a batch at or before the first one with this timestamp (ms) or a later one."""
+        if not self._has_timestamp(*self.times.floor(timestamp)):
+            self._rebuild_indexes()
+        return self.floor(self.times.floor(timestamp)[1])
+
+    def _rebuild_indexes(self) -> None:
+        """Rebuild both indexes, because one of them disagrees with the log."""
+        for _ in self.rebuild(check_crc=False):
+            pass
+
+    def _has_timestamp(self, timestamp: int, offset: int) -> bool:
+        """Return whether the batch with this offset has this largest timestamp, as an entry of the time index says."""
+        if timestamp < 0:
+            return True
+        found = self.locate(offset)
+        return found is not None and found[1].base_offset <= offset and found[1].max_timestamp == timestamp
 
     def _has_batch_at(self, position: int, last_offset: int) -> bool:
         try:
@@ -190,7 +207,7 @@ class Segment:
         if last_offset >= 0 and not self._has_batch_at(position, last_offset):
             return False
         try:
-            return self._find_largest_timestamp() == self.size
+            return self._has_timestamp(*self.times.last) and self._find_largest_timestamp() == self.size
         except DamagedDataError:
             return False
 

@@ -29,14 +29,14 @@ def add_entry(fs: FileSystem, path: str, entry: AbortedTransaction) -> None:
     )
 
 
-def read_entries(fs: FileSystem, path: str) -> list[AbortedTransaction]:
-    """Return the entries up to the first truncated one or one of another version; empty if there is no file."""
+def read_entries(fs: FileSystem, path: str) -> list[AbortedTransaction] | None:
+    """Return the entries, empty if there is no file; None if one is incomplete, of another version, or impossible."""
     if not fs.exists(path):
         return []
     data = fs.read(path, 0, fs.size(path))
-    entries: list[AbortedTransaction] = []
-    for version, *fields in ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size]):
-        if version != VERSION:
-            break
-        entries.append(AbortedTransaction(*fields))
-    return entries
+    if len(data) % ENTRY.size:
+        return None
+    found = list(ENTRY.iter_unpack(data))
+    entries = [AbortedTransaction(*fields) for _, *fields in found]
+    valid = all(version == VERSION for version, *_ in found)
+    return entries if valid and all(0 <= entry.first_offset <= entry.last_offset for entry in entries) else None
