@@ -15,6 +15,9 @@ from highwater.fuzz.simulator.probes.table import LAST_START_MS, PROBERS
 from highwater.fuzz.simulator.search import SeedResult, run_seed
 from highwater.fuzz.simulator.swarm import PROBE_MS, PROBE_RUNS
 from highwater.reference.replication.partition import Partition
+from highwater.reference.transactions.store import Entry, TransactionStore
+from highwater.reference.transactions.transaction import Transaction
+from highwater.reference.wire.errors import ErrorCode
 
 
 def run(kind: str, *, seed: int = 1, schedule: Schedule | None = None) -> SeedResult:
@@ -91,3 +94,20 @@ def test_a_log_start_that_moves_back_is_found(monkeypatch: pytest.MonkeyPatch) -
     violation = run("calm").violation
     assert violation is not None
     assert violation.invariant == "AnswersFitModel", str(violation)
+
+
+def test_a_change_of_state_that_is_applied_though_the_log_refused_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_transition = TransactionStore.write_transition
+
+    async def apply_always(store: TransactionStore, entry: Entry, next_state: Transaction) -> ErrorCode:
+        error = await write_transition(store, entry, next_state)
+        if store.owns(entry):
+            entry.current = next_state
+        return error
+
+    monkeypatch.setattr(table, "PROBES", tuple(probe for probe in PROBES if probe.name == "refused end"))
+    assert run("alone", seed=0).situations["probe refused end"] == 1
+    monkeypatch.setattr(TransactionStore, "write_transition", apply_always)
+    violation = run("alone", seed=0).violation
+    assert violation is not None
+    assert "is answered with CONCURRENT_TRANSACTIONS for seconds" in violation.message

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any, Final
 
+from highwater.fuzz.simulator.cluster import TRANSACTIONS_TOPIC
 from highwater.fuzz.simulator.probes.alone import LAG_MS, alone, became_complete, error_of
 from highwater.fuzz.simulator.probes.client.members import Group, Member, beat, stable
 from highwater.fuzz.simulator.probes.client.requests import produce_request, request
@@ -14,6 +15,7 @@ from highwater.fuzz.simulator.probes.offsets import (
     committed,
     committed_ok,
 )
+from highwater.fuzz.simulator.probes.trimming import set_topic
 from highwater.reference.wire.records import build_batch
 
 MINUTE_MS: Final = 60_000
@@ -201,3 +203,29 @@ async def unreplicated_markers(session: Session) -> None:
         await producer.added((topic, number))
         await producer.write(topic, number, b"next")
     session.ok((await producer.end(commit=True)).error_code, "EndTxn of the next transaction")
+
+
+@alone("REP-25", "TXN-22", "TXN-23")
+async def refused_end(session: Session) -> None:
+    """An outcome that the coordinator cannot write has not happened: EndTxn succeeds once its log accepts it.
+
+    The log refuses it while it lacks an in-sync replica. No broker stops: a new leader epoch would let the coordinator
+    read its log again.
+    """
+    log = TransactionLog(session, await session.create_topic("refused"))
+    producer = await Transactional(session, v2=bool(session.draw(2))).begin()
+    coordinator, others = await _others(session, producer)
+    lagging = next(each for each in others if each != session.cluster.controller())
+    await session.fault("cut", lagging, for_ms=3_000, of=str(coordinator), direction="both")
+    await write(producer, [log], b"v")  # the coordinator's log goes on without the follower
+    await set_topic(session, TRANSACTIONS_TOPIC, min_insync_replicas=3)
+    await session.sleep(300)
+    commits = bool(session.draw(2))
+    answer = await _begin_end(session, coordinator, producer, commits=commits)
+    session.error(answer.error_code, E.COORDINATOR_NOT_AVAILABLE, "EndTxn while the log of the coordinator refuses it")
+    await became_complete(session, TRANSACTIONS_TOPIC, 2)
+    await set_topic(session, TRANSACTIONS_TOPIC, min_insync_replicas=2)
+    session.equal(await session.coordinator(producer.name, TRANSACTION), coordinator, "the coordinator")
+    await log.check()
+    await finish(producer, [log], commit=commits)
+    await log.check()
