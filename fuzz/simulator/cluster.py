@@ -23,6 +23,7 @@ OUTPUT_TOPIC = "out"  # what a consume-transform-produce client writes to
 CLASSIC = "classic"  # the value of `Load.transforms` for transactions before KIP-890
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+COMPACTED = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 PROBES_CALM = "calm"  # values of `Load.probes`: no faults
 PROBES_FAULTS = "faults"  # faults that lose no data
 PROBES_RESTARTS = "restarts"  # a rolling restart between what probes write and what they check

@@ -13,9 +13,16 @@ from functools import partial
 from typing import Final
 
 from highwater.fuzz.schedule import CLIENTS, EVERYTHING, MESSAGE, ROLE, Fault, Schedule, check
-from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC, SimulatedCluster
-from highwater.fuzz.simulator.disk_faults import rot_file, rot_newest_segment
+from highwater.fuzz.simulator.cluster import SimulatedCluster
+from highwater.fuzz.simulator.disk_faults import (
+    LOGS,
+    LOST,
+    MISDIRECTED,
+    rot_file,
+    rot_newest_segment,
+)
 from highwater.fuzz.simulator.invariants.all import Invariants
+from highwater.fuzz.simulator.invariants.derived_files import damaged_batches
 from highwater.fuzz.simulator.message_faults import MessageFaults
 from highwater.reference.broker import Broker
 from highwater.reference.clients.application import Application
@@ -26,7 +33,6 @@ from highwater.reference.store.messages import Delete
 
 Undo = Callable[[], None]
 PARTITION: Final = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<number>\d+)\)")
-TOPICS: Final = {"data": TOPIC, "offsets": OFFSETS_TOPIC, "transactions": TRANSACTIONS_TOPIC}
 KEEP_ELIGIBLE: Final = "KeepEligible"
 STRUCK: Final = "message struck"
 """The situation that a fault of messages met a request."""
@@ -122,6 +128,8 @@ class Injector:
         """End all faults and start all nodes."""
         if self._undo:
             self.disturbed_until_ms = self._world.now_ms
+        for message in damaged_batches(self._cluster, sorted(self._rotten)):
+            self._invariants.violated("DamageIsRemoved", message)
         for number in list(self._undo):
             self._end(number)
         for host in self._world.hosts.values():
@@ -209,6 +217,8 @@ class Injector:
                 self._lost_tail.add(broker_id)
         if lose != "nothing":
             self._situations.add("lost tail")
+            for about in sorted(self._world.hosts[node].disk.unstored):
+                self._situations.add(LOST[about])
             self._log(f"{self._id(node)} loses its unflushed data ({lose})")
         self._world.crash(node, lose=lose)
         return lambda: self._start(node)
@@ -327,23 +337,26 @@ class Injector:
     def _rot(self, fault: Fault, node: str) -> Undo | None:
         """Crash the broker and flip a bit of its files; this counts as a lost tail, as recovery may truncate there.
 
-        A write that hit another log corrupts both.
+        A write that hit another log corrupts both. A broker that is down is left alone: after a clean stop it checks no
+        CRC when it starts, as in Apache Kafka.
         """
-        broker_id = int(self._id(node)) if node.startswith("broker:") else 0
+        broker_id = int(self._id(node)) if node.startswith("broker:") and self._world.is_up(node) else 0
         if not broker_id or self._lost_tail or self._failing_disk or not self._is_within_budget(broker_id):
-            self._log(f"skipped for {self._id(node)}: beyond the fault budget")
+            self._log(f"skipped for {self._id(node)}: down, or beyond the fault budget")
             return None
         self._world.crash(node)
         self._lost_tail.add(broker_id)
-        disk, folders = self._world.hosts[node].disk, [f"{TOPICS[str(fault.option('of'))]}-0"]
+        disk, folders = self._world.hosts[node].disk, [f"{LOGS[str(fault.option('of'))]}-0"]
         if fault.kind == "rot_file":
             if rot_file(disk, folders[0], str(fault.option("file")), fault.number("bit")):
                 self._situations.add(f"rotten {fault.option('file')}")
             return lambda: self._start(node)
         if fault.kind == "misdirect":
-            folders.append(f"{TOPICS[str(fault.option('instead'))]}-0")
-        if any(rot_newest_segment(disk, folder, fault.number("bit")) for folder in folders):
+            folders.append(f"{LOGS[str(fault.option('instead'))]}-0")
+        damaged = [folder for folder in folders if rot_newest_segment(disk, folder, fault.number("bit"))]
+        if damaged:
             self._rotten.add(broker_id)
+            self._situations.add(MISDIRECTED if fault.kind == "misdirect" else f"rotten {fault.option('of')} log")
         return lambda: self._start(node)
 
     def _shift_clock(self, fault: Fault, node: str) -> Undo:

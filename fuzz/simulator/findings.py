@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from highwater.fuzz.schedule import Schedule, shrink, write_schedule
 from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.disk_faults import SILENT_SITUATIONS
 from highwater.fuzz.simulator.invariants.loads import LOADS
 from highwater.fuzz.simulator.invariants.violations import Violation
 from highwater.fuzz.simulator.search import Audit, SeedResult, run_seed
-from highwater.fuzz.simulator.swarm import KINDS
+from highwater.fuzz.simulator.swarm import ALL_KINDS
 from highwater.reference.groups.group import GroupState
 from highwater.spec.formats.trace import Step, write_trace
 
@@ -109,7 +110,8 @@ def _rows(steps: list[Step]) -> Iterator[str]:
 # -- the table at the end of a sweep: which situations occurred, in how many seeds, and which never did --
 
 SITUATIONS: Final[dict[str, tuple[str, ...]]] = {
-    "faults": (*dict.fromkeys(KINDS), "lost tail"),
+    "faults": (*dict.fromkeys(ALL_KINDS), "lost tail"),
+    "disks": SILENT_SITUATIONS,
     "replicas": (
         "first leader", "leader change", "no leader", "isr shrink", "isr expansion", "isr of one", "truncation",
         "fenced write", "write below min ISR", "fenced fetch", "fetch ahead of a leader",

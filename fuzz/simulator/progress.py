@@ -1,9 +1,10 @@
 """Check the liveness invariants some time after the last fault."""
 
 from highwater.fuzz.simulator.clients.load import SIDE_TOPIC, Clients, Writer
-from highwater.fuzz.simulator.cluster import TOPIC, SimulatedCluster
+from highwater.fuzz.simulator.cluster import COMPACTED, TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.invariants.contents import committed_batches
+from highwater.fuzz.simulator.invariants.derived_files import wrong_files
 from highwater.fuzz.simulator.invariants.sequences import out_of_order
 from highwater.fuzz.simulator.invariants.transactions import (
     hanging_transactions,
@@ -51,6 +52,9 @@ def check_progress(cluster: SimulatedCluster, invariants: Invariants, clients: C
     _check_group_is_stable(cluster, invariants)
     _check_written_once(cluster, invariants, clients)
     _check_sequences(cluster, invariants)
+    compacted = {key: key[0] in COMPACTED for key in invariants.partitions}
+    for message in wrong_files(cluster, compacted):
+        invariants.violated("FilesMatchLog", message)
     for message in hanging_transactions(cluster) if cluster.settings.clients.transactional else ():
         invariants.violated("NoneHangs", message)
     for message in torn_transactions(cluster) if cluster.settings.clients.transactional else ():

@@ -21,6 +21,7 @@ from highwater.fuzz.simulator.cluster import (
     Load,
     Settings,
 )
+from highwater.fuzz.simulator.disk_faults import SILENT_KINDS, draw_silent_damage
 from highwater.reference.drivers.simulation.chance import Chance
 
 LOAD_MS: Final = 6_000
@@ -34,6 +35,7 @@ KINDS: Final = (
 )  # fmt: skip
 """The kinds that a schedule draws from; `kill` has three entries because most violations need it."""
 
+ALL_KINDS: Final = (*KINDS, *SILENT_KINDS)
 KINDS_WITHOUT_LOSS: Final = tuple(kind for kind in KINDS if kind not in {"rot", "fail_flush", "full_disk"})
 PROBE_RUNS: Final = (
     PROBES_CALM, PROBES_CALM, PROBES_FAULTS, PROBES_RESTARTS, PROBES_RESTARTS, PROBES_ALONE, PROBES_ALONE, PROBES_ALONE,
@@ -60,7 +62,7 @@ ASSIGNORS: Final = ("range", "cooperative-sticky", "sticky", "cooperative-sticky
 
 OF_LINKS: Final = frozenset({"cut", "clog", "delay", "loss", "disconnect", "duplicate"})
 OF_CLIENTS: Final = OF_LINKS | {"kill", "pause"}
-OF_ONE_BROKER: Final = frozenset({"bounce", "rot", "fail_flush", "full_disk", "expire"})
+OF_ONE_BROKER: Final = frozenset({"bounce", "rot", "fail_flush", "full_disk", "expire", *SILENT_KINDS})
 ROLES: Final = ("leader(t,0)", "followers(t,0)", "controller", "store")
 
 
@@ -156,7 +158,10 @@ def _draw_main_load(chance: Chance) -> Load:
 
 
 def draw_schedule(seed: int, settings: Settings) -> Schedule:
-    """Draw one to eight faults, or draw only the times of the faults in `Focus.faults` if there are any."""
+    """Draw one to eight faults and silent damage, or only the times of the faults in `Focus.faults` if there are any.
+
+    A run whose `Focus` names kinds of faults has no others.
+    """
     chance, focus = Chance(seed), settings.focus
     if focus.faults:
         faults = [_shift_fault(chance, n, fault) for n, fault in enumerate(focus.faults)]
@@ -166,6 +171,7 @@ def draw_schedule(seed: int, settings: Settings) -> Schedule:
         known = focus.kinds or KINDS
         kinds = [kind for n, kind in enumerate(known) if chance.draw("kinds", n, 3) == 0] or [known[0]]
         faults = [_draw_fault(chance, n, kinds, settings) for n in range(1 + chance.draw("faults", 0, MAX_FAULTS))]
+        faults += [] if focus.kinds else draw_silent_damage(chance, settings, LOAD_MS)
     if settings.clients.probes:
         faults = [_without_loss(fault) for fault in faults]
     duration_ms = max([LOAD_MS, *(fault.at_ms + fault.for_ms for fault in faults)])

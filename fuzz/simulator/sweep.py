@@ -24,7 +24,7 @@ def simulate(
     from highwater.fuzz.simulator.kept_seeds import KeptSeed, write_kept_seed
     from highwater.fuzz.simulator.meetings import pair_lines
     from highwater.fuzz.simulator.search import sweep_parallel
-    from highwater.fuzz.simulator.swarm import KINDS
+    from highwater.fuzz.simulator.swarm import ALL_KINDS
     from highwater.results import new_folder, progress
 
     with progress("simulating", len(seeds), quiet=quiet) as step:
@@ -61,7 +61,7 @@ def simulate(
         "acknowledged": sum(result.acked for result in found.results),
         "audited": sum(result.audited for result in found.results) if audit is not None else None,
         "seen": found.coverage(),
-        "pairs": list(pair_lines(found.pairs(), KINDS)),
+        "pairs": list(pair_lines(found.pairs(), ALL_KINDS)),
         "findings": findings,
     }
 

@@ -7,12 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from highwater.fuzz.schedule import ROTTING_FILES, Fault, Schedule
+from highwater.fuzz.simulator import faults
 from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.fuzz.simulator.disk_faults import LOST, MISDIRECTED, rot_newest_segment
 from highwater.fuzz.simulator.search import SeedResult, run_seed
 from highwater.reference.drivers.simulation.disk import SimulatedDisk
-from highwater.reference.storage import checkpoints, recovery
+from highwater.reference.storage import checkpoints, recovery, segment
+from highwater.reference.storage.log import Log
+from highwater.reference.storage.producer_state import ProducerStates
+from highwater.reference.storage.segment import Segment
 
 LOAD = Load(idempotent=1, members=("range",) * 2, transactional=1, readers=1)
 NODES = ("leader(t,0)", "coordinator(g)")
@@ -20,7 +26,7 @@ NODES = ("leader(t,0)", "coordinator(g)")
 
 def damage(kind: str, **options: Any) -> tuple[Fault, ...]:
     return tuple(
-        Fault(at_ms=1_500 + 1_600 * n, for_ms=400, kind=kind, nodes=(node,), options={"bit": 40_123, **options})
+        Fault(at_ms=3_000 + 1_200 * n, for_ms=400, kind=kind, nodes=(node,), options={"bit": 40_123, **options})
         for n, node in enumerate(NODES)
     )
 
@@ -37,8 +43,8 @@ def losses(about: str) -> tuple[Fault, ...]:
     )
 
 
-def run(faults: tuple[Fault, ...], **settings: Any) -> SeedResult:
-    schedule = Schedule(seed=0, duration_ms=6_000, faults=faults)
+def run(drawn: tuple[Fault, ...], **settings: Any) -> SeedResult:
+    schedule = Schedule(seed=0, duration_ms=6_000, faults=drawn)
     changes = {"isr_update": "zookeeper"}
     return run_seed(0, Settings(swarm=True, load=LOAD, broker_settings=changes, **settings), schedule=schedule)
 
@@ -60,14 +66,14 @@ def test_the_leader_epochs_of_internal_topics_may_rot(log: str) -> None:
 def test_a_write_that_hits_another_log_damages_no_answer() -> None:
     result = run(damage("misdirect", instead="offsets"))
     assert str(result.violation) == "None"
-    assert result.situations["misdirect"] > 0
+    assert result.situations[MISDIRECTED] > 0
 
 
 @pytest.mark.parametrize("about", ["flushes", "names"])
 def test_a_broker_that_lost_what_was_flushed_has_all_acknowledged_records_again(about: str) -> None:
     result = run(losses(about))
     assert str(result.violation) == "None"
-    assert result.situations["lost tail"] > 1
+    assert result.situations[LOST[about]] > 1
 
 
 def strictly(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -93,6 +99,44 @@ def test_a_broker_that_expects_no_damage_is_found(
     violation = run(damage("rot_file", file=file)).violation
     assert violation is not None
     assert violation.invariant == "NodeGoesOn"
+
+
+@pytest.mark.parametrize(
+    ("file", "owner", "check", "bit"),
+    [
+        ("offset index", Segment, "_has_batch_at", 40_123),
+        ("time index", Segment, "_has_timestamp", 16),
+        ("transaction index", Log, "_has_abort", 40_123),
+    ],
+)
+def test_a_broker_that_does_not_compare_an_index_with_its_log_is_found(
+    monkeypatch: pytest.MonkeyPatch, file: str, owner: type, check: str, bit: int
+) -> None:
+    monkeypatch.setattr(owner, check, lambda *_: True)
+    violation = run(damage("rot_file", file=file, bit=bit)).violation
+    assert violation is not None
+    assert violation.invariant in {"FilesMatchLog", "NodeGoesOn"}, str(violation)
+
+
+def test_a_broker_that_trusts_a_snapshot_without_its_checksum_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    restore = ProducerStates.restore
+
+    def restore_any(states: ProducerStates, data: bytes) -> bool:
+        checksum: int = crc32c(data[6:])
+        return restore(states, data[:2] + checksum.to_bytes(4, "big") + data[6:])
+
+    monkeypatch.setattr(ProducerStates, "restore", restore_any)
+    violation = run(damage("rot_file", file="producer snapshot")).violation
+    assert violation is not None
+    assert violation.invariant == "FilesMatchLog", str(violation)
+
+
+@pytest.mark.parametrize("kind", ["misdirect", "rot"])
+def test_a_broker_that_checks_no_crc_after_a_crash_is_found(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(segment, "entry_crc_valid", lambda *_: True)
+    violation = run(damage(kind)).violation
+    assert violation is not None
+    assert violation.invariant in {"DamageIsRemoved", "ReadIsWhatWasSent"}, str(violation)
 
 
 @pytest.mark.parametrize("about", ["flushes", "names"])
@@ -146,6 +190,38 @@ def test_changes_of_names_and_sizes_are_undone(
     change(disk)
     disk.store_again("names")
     assert crash(disk) == honest
+
+
+def test_a_disk_names_what_it_acknowledged_and_did_not_store() -> None:
+    disk = disk_with(b"old")
+    disk.volatile.add("flushes")
+    disk.flush("a")
+    assert disk.unstored == set(), "nothing was written since the last flush"
+    disk.append("a", b" new")
+    assert disk.unstored == set(), "no flush was acknowledged"
+    disk.flush("a")
+    assert disk.unstored == {"flushes"}
+    disk.store_again("flushes")
+    assert disk.unstored == {"flushes"}, "the lost bytes are stored by the next flush only"
+    disk.flush("a")
+    assert disk.unstored == set()
+    disk.volatile.add("names")
+    disk.rename("a", "b")
+    assert disk.unstored == {"names"}
+
+
+def test_a_misdirected_write_damages_both_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first log alone was damaged once, because the loop over both stopped there."""
+    damaged: set[str] = set()
+
+    def flip(disk: SimulatedDisk, folder: str, bit: int) -> bool:
+        found = rot_newest_segment(disk, folder, bit)
+        damaged.update({folder} if found else ())
+        return found
+
+    monkeypatch.setattr(faults, "rot_newest_segment", flip)
+    run(damage("misdirect", instead="offsets"))
+    assert damaged == {"t-0", "__consumer_offsets-0"}
 
 
 def test_a_truncation_whose_place_was_flushed_again_is_not_undone() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from highwater.errors import UsageError
 from highwater.fuzz.schedule import Fault, Schedule
-from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.fuzz.simulator.cluster import Focus, Load, Settings
+from highwater.fuzz.simulator.disk_faults import LOGS, SILENT_DAMAGE, SILENT_KINDS
 from highwater.fuzz.simulator.invariants.loads import LOADS
 from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.fuzz.simulator.search import SeedResult, run_seed, sweep_parallel
@@ -131,8 +132,29 @@ def test_seeds_draw_every_fault_and_every_load() -> None:
     faults = [f for seed in range(120) for f in draw_schedule(seed, settings_of(seed, Settings(swarm=True))).faults]
     assert {fault.kind for fault in faults} == {
         "kill", "bounce", "pause", "cut", "clog", "delay", "loss", "disconnect", "duplicate", "slow_flush",
-        "fail_flush", "full_disk", "rot", "clock", "expire", "stall",
+        "fail_flush", "full_disk", "rot", "clock", "expire", "stall", "volatile_disk", "misdirect", "rot_file",
     }  # fmt: skip
+
+
+def test_seeds_draw_every_silent_damage() -> None:
+    """Each row of the table comes up, at each log; a loss of power follows a disk that stores nothing."""
+    drawn = [draw_schedule(seed, settings_of(seed, Settings(swarm=True))).faults for seed in range(300)]
+    faults = [fault for faults in drawn for fault in faults if fault.kind in SILENT_KINDS]
+    for kind, options in SILENT_DAMAGE:
+        assert any(fault.kind == kind and options.items() <= fault.options.items() for fault in faults), options
+    assert {fault.options["of"] for fault in faults if fault.kind == "misdirect"} == set(LOGS)
+    assert 50 < sum(any(fault.kind in SILENT_KINDS for fault in faults) for faults in drawn) < 100
+    for faults_of_a_run in drawn:
+        kills = [fault for fault in faults_of_a_run if fault.kind == "kill" and fault.options["lose"] == "unflushed"]
+        for fault in faults_of_a_run:
+            if fault.kind == "volatile_disk":
+                until_ms = fault.at_ms + fault.for_ms
+                assert any(kill.nodes == fault.nodes and fault.at_ms < kill.at_ms < until_ms for kill in kills)
+
+
+def test_kinds_of_faults_that_a_run_is_limited_to_leave_silent_damage_out() -> None:
+    settings = Settings(swarm=True, load=Load(), focus=Focus(kinds=("kill",)))
+    assert {fault.kind for seed in range(20) for fault in draw_schedule(seed, settings).faults} == {"kill"}
 
 
 def test_a_replica_whose_log_is_not_read_again_yet_counts_as_stored() -> None:

@@ -15,8 +15,7 @@ from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.findings import Finding
 from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.fuzz.simulator.search import SeedResult, run_seed
-from highwater.fuzz.simulator.swarm import KINDS as DRAWN_KINDS
-from highwater.fuzz.simulator.swarm import LOAD_MS, OF_CLIENTS, OF_ONE_BROKER, ROLES, settings_of
+from highwater.fuzz.simulator.swarm import ALL_KINDS, LOAD_MS, OF_CLIENTS, OF_ONE_BROKER, ROLES, settings_of
 
 SEEDS: Final = 1 << 16
 MAX_KINDS: Final = 4
@@ -33,7 +32,7 @@ TARGETS: Final = ("records truncated", "leader change", "controller change", "is
 
 
 @st.composite
-def schedules(draw: st.DrawFn, base: Settings, of: tuple[str, ...] = DRAWN_KINDS) -> Schedule:
+def schedules(draw: st.DrawFn, base: Settings, of: tuple[str, ...] = ALL_KINDS) -> Schedule:
     """Draw kinds from `of` (swarm testing), then faults; clients are hit only if the seed has any.
 
     Seeds with probes are left out: some probes request faults of their own, which no schedule has.
@@ -85,7 +84,7 @@ class BrokenError(AssertionError):
         self.result = result
 
 
-def search_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str, ...] = DRAWN_KINDS) -> Finding | None:
+def search_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str, ...] = ALL_KINDS) -> Finding | None:
     """Run `runs` drawn schedules; return the first violation, shrunk by Hypothesis and run with a trace.
 
     `seed` is that of Hypothesis; every situation of a run is reported as an `event()`.

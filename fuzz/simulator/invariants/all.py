@@ -3,13 +3,7 @@
 from collections.abc import Mapping
 
 from highwater.fuzz.simulator.clients.load import Clients, Consumer, Observers
-from highwater.fuzz.simulator.cluster import (
-    OFFSETS_TOPIC,
-    OUTPUT_TOPIC,
-    TOPIC,
-    TRANSACTIONS_TOPIC,
-    SimulatedCluster,
-)
+from highwater.fuzz.simulator.cluster import COMPACTED, OFFSETS_TOPIC, OUTPUT_TOPIC, TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets
 from highwater.fuzz.simulator.invariants.contents import CommittedContents, CommittedLog
 from highwater.fuzz.simulator.invariants.groups import ObservedGroup
@@ -69,7 +63,7 @@ class Invariants:
                 self.situations,
                 self.violated,
                 contents=logs.get(key),
-                compacted=key[0] in {OFFSETS_TOPIC, TRANSACTIONS_TOPIC},
+                compacted=key[0] in COMPACTED,
             )
             for key in keys
         }

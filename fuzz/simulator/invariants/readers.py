@@ -11,13 +11,14 @@ from highwater.fuzz.simulator.invariants.contents import CommittedContents
 from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
 
 NOTHING: Final = (-1, b"")
+READ: Final = "ReadIsWhatWasSent"
 
 
 class ObservedReaders:
     """Compares what readers receive with the committed records; a leader's commit is always known before.
 
-    Responses of brokers that ever had flipped bits (`rotten`) are not checked: a batch header has no checksum for its
-    offset and its length.
+    The log of a broker with flipped bits is not read, so what it commits as a leader is not known. In responses of a
+    broker that ever had some (`rotten`) only values that another leader has committed are checked.
     """
 
     def __init__(
@@ -29,10 +30,11 @@ class ObservedReaders:
 
     def read(self, read: Read) -> None:
         """Check the records of one partition in a response."""
-        if read.broker_id in self._rotten:
-            return
         contents, position, end = self._contents[read.partition], read.position, read.fetched.position
         where = f"{read.reader} reads {TOPIC}-{read.partition} from broker {read.broker_id}"
+        if read.broker_id in self._rotten:
+            self._compare_values(read, contents, where)
+            return
         if end > contents.end:
             self._violated("ReadIsCommitted", f"{where} up to {end}; {contents.end} records are committed")
         if read.data.last_stable_offset > contents.stable_end:
@@ -52,7 +54,14 @@ class ObservedReaders:
                 continue
             if read.read_committed and found[0] >= 0 and contents.visible[found[0]] is False:
                 self._violated("AbortedStaysHidden", f"{where} and sees the aborted record at {found[0]}")
-            self._violated("ReadIsWhatWasSent", f"{where} and sees {found}, where {wanted} is committed")
+            self._violated(READ, f"{where} and sees {found}, where {wanted} is committed")
+
+    def _compare_values(self, read: Read, contents: CommittedContents, where: str) -> None:
+        """Compare the records whose values are known: a broker may lose what its disk damaged, and not return it."""
+        for offset, value in read.fetched.records:
+            if offset < contents.end and contents.values[offset] != value:
+                wanted = contents.values[offset]
+                self._violated(READ, f"{where} and sees {value!r} at {offset}, where {wanted!r} is committed")
 
     def _count(self, read: Read, contents: CommittedContents, position: int, end: int) -> None:
         if end > position:
@@ -63,9 +72,8 @@ class ObservedReaders:
             self._situations.add("read of an open transaction")
 
     def unreadable(self, reader: str, broker_id: int, message: str) -> None:
-        """Check that only a broker with flipped bits returns a batch that cannot be decoded."""
-        if broker_id not in self._rotten:
-            self._violated("ReadIsWhatWasSent", f"{reader} cannot decode what broker {broker_id} returns: {message}")
+        """Check that no broker returns a batch that cannot be decoded: each batch has a checksum."""
+        self._violated(READ, f"{reader} cannot decode what broker {broker_id} returns: {message}")
 
     def out_of_range(self, reader: str, broker_id: int, partition: int, position: int) -> None:
         """ReadableStays: a later leader has all that a reader has seen."""

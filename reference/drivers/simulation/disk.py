@@ -27,6 +27,7 @@ class File:
     flushed_size: int = 0  # data[:flushed_size] is unchanged since it was flushed
     rewrites: int = 0
     flushing: "list[Flushing]" = field(default_factory=list)
+    acknowledged: bool = False  # a flush of it was acknowledged, and not stored
 
 
 @dataclass(slots=True)
@@ -86,6 +87,7 @@ class SimulatedDisk:
     def write(self, path: str, data: bytes) -> None:
         self._check_space(path, data)
         file = self._file(path)
+        self._flipped.pop(path, None)
         self._save_durable(file)
         file.data = bytearray(data)
         file.flushed_size = 0
@@ -106,10 +108,14 @@ class SimulatedDisk:
     def rename(self, old: str, new: str) -> None:
         self._remember(old, new)
         self._files[new] = self._files.pop(old)
+        self._flipped.pop(new, None)
+        if old in self._flipped:
+            self._flipped[new] = self._flipped.pop(old)
 
     def delete(self, path: str) -> None:
         self._remember(path)
         del self._files[path]
+        self._flipped.pop(path, None)
 
     def _remember(self, *paths: str) -> None:
         """Note what these names refer to, if a power failure may undo the change that follows."""
@@ -148,7 +154,9 @@ class SimulatedDisk:
         file = flushing.file
         file.flushing = [other for other in file.flushing if other is not flushing]
         if "flushes" in self.volatile:
+            file.acknowledged = flushing.size > file.flushed_size
             return
+        file.acknowledged = False
         if file.rewrites != flushing.rewrites:
             file.durable = flushing.content
         else:
@@ -164,9 +172,16 @@ class SimulatedDisk:
         for path in self._files:
             self.flush(path)
 
+    @property
+    def unstored(self) -> set[str]:
+        """Return what a power failure would undo although it was acknowledged: `flushes`, `names`, both or none."""
+        flushes = {"flushes"} if any(file.acknowledged for file in self._files.values()) else set()
+        return flushes | ({"names"} if self._undo else set())
+
     def lose_unflushed(self) -> None:
         """Simulate a power failure: reset every file to its last flushed content; delete files never flushed."""
         for path, file in list(self._files.items()):
+            file.acknowledged = False
             if file.flushed_size:
                 del file.data[file.flushed_size :]
             elif file.durable is not None:
@@ -206,7 +221,7 @@ class SimulatedDisk:
                 self._files[path] = File(data, flushed_size=len(data))
 
     def rot(self, path: str, position: int, bits: int) -> None:
-        """Flip these bits of a byte in every read from now on."""
+        """Flip these bits of a byte in every read from now on, until the byte is written again."""
         self._flipped.setdefault(path, {})[position] = bits
 
     def store_again(self, about: str) -> None:
