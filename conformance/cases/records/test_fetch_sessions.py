@@ -171,6 +171,8 @@ def test_partitions_of_several_topics_are_forgotten(
     cluster: Cluster, reader: Reader, topics: tuple[Topic, Topic]
 ) -> None:
     kept = cluster.create_topic(assignment=[topics[0].leader_id])
+    if kept.leader_id != topics[0].leader_id:
+        raise Unsupported("the target places replicas elsewhere than CreateTopics says")
     reader.begin(*topics, kept)
     reader.fetch(forget=topics)
     for topic in (*topics, kept):
