@@ -230,8 +230,8 @@ def test_a_value_that_is_seldom_above_zero_is_not_nothing() -> None:
 @pytest.mark.parametrize(
     ("values", "words"), [((100.0, 50.0), "-50%"), ((100.0, 150.0), "+50%"), ((100.0, 12_000.0), "120 times")]
 )
-def test_a_change_is_told_relative_to_the_first_value(values: tuple[float, float], words: str) -> None:
-    """More than a hundred times as much was once told as "+99%", its share of the larger value."""
+def test_a_change_is_relative_to_the_first_value(values: tuple[float, float], words: str) -> None:
+    """More than a hundred times as much once read "+99%", its share of the larger value."""
     steps = measured({"sync": values[0]}, REPEATED) + measured({"async": values[1]}, REPEATED)
     assert f"sync → async: {words}" in judged("rises", steps, order=["sync", "async"])
 
