@@ -212,9 +212,11 @@ async def refused_end(session: Session) -> None:
     The log refuses it while it lacks an in-sync replica. No broker stops: a new leader epoch would let the coordinator
     read its log again.
     """
-    log = TransactionLog(session, await session.create_topic("refused"))
     producer = await Transactional(session, v2=bool(session.draw(2))).begin()
     coordinator, others = await _others(session, producer)
+    # The coordinator has the only replica, so that the cut concerns no batch: a leader asks it about a transaction.
+    topic = await session.create_topic("refused", assigned=[[coordinator]], min_insync_replicas=1)
+    log = TransactionLog(session, topic)
     lagging = next(each for each in others if each != session.cluster.controller())
     await session.fault("cut", lagging, for_ms=3_000, of=str(coordinator), direction="both")
     await write(producer, [log], b"v")  # the coordinator's log goes on without the follower
