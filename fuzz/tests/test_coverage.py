@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from highwater.fuzz.simulator.cluster import Load
+from highwater.fuzz.simulator.disk_faults import SILENT_SITUATIONS
 from highwater.fuzz.simulator.findings import AMOUNTS, SITUATIONS, coverage_lines
 from highwater.fuzz.simulator.invariants.loads import LOADS
 from highwater.fuzz.simulator.meetings import AFTERMATH_MS, Meetings, pair_lines
@@ -21,7 +22,7 @@ def test_every_situation_that_the_simulator_records_is_in_the_table() -> None:
     recorded = set(re.findall(r'ErrorCode\.\w+: "([^"]+)"', code))
     for line in re.findall(r"situations(?:\.add\(|\[)(.*)", code):
         recorded |= set(re.findall(r'(?<!f)"([a-zA-Z0-9._ ]+)"', line))
-    recorded |= LOADS.keys()
+    recorded |= LOADS.keys() | {*SILENT_SITUATIONS}  # their names are put together
     listed = {situation for group in SITUATIONS.values() for situation in group}
     assert recorded - {"duplicate"} <= listed | AMOUNTS | MUST_NOT_HAPPEN
     not_faults = {situation for name, group in SITUATIONS.items() if name != "faults" for situation in group}
