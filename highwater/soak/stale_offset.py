@@ -12,14 +12,15 @@ from typing import Annotated, Final
 
 import typer
 
-from highwater.conformance.broker import LATEST, Broker, Topic, advertised_versions
+from highwater.conformance.broker import LATEST, Broker, Topic, advertised_versions, only
 from highwater.conformance.cases.support.committed_offsets import (
     OFFSETS_TOPIC,
     commit,
-    committed_offset,
+    committed_topics,
     offsets_partition,
 )
 from highwater.conformance.cluster import Cluster, find_coordinator
+from highwater.conformance.failures import TargetFailure
 from highwater.conformance.targets import open_target
 from highwater.reference.wire.errors import ErrorCode
 
@@ -28,18 +29,22 @@ WAIT_S: Final = 30.0
 
 
 def ask_until_known(cluster: Cluster, group: str, topic: Topic) -> tuple[Counter[int], str, float]:
-    """Ask the next coordinator; return its wrong answers, what ListOffsets said at the first, and the seconds until."""
+    """Ask the next coordinator; return its wrong answers, what ListOffsets said at the first, and the seconds until.
+
+    Answers with an error are no wrong ones. Raises TargetFailure if it does not know the offset in `WAIT_S`.
+    """
     wrong: Counter[int] = Counter()
     listed = ""
     with cluster.coordinator(group) as coordinator:
         started = time.monotonic()
         while time.monotonic() - started < WAIT_S:
-            found = committed_offset(coordinator, group, topic)
-            if found == COMMITTED:
-                break
-            listed = listed or _listed(cluster, coordinator, group)
-            wrong[found] += 1
-        return wrong, listed, time.monotonic() - started
+            found = only(only(committed_topics(coordinator, group, topic)).partitions)
+            if found.committed_offset == COMMITTED:
+                return wrong, listed, time.monotonic() - started
+            if not found.error_code:
+                listed = listed or _listed(cluster, coordinator, group)
+                wrong[found.committed_offset] += 1
+    raise TargetFailure(f"the next coordinator does not know offset {COMMITTED} after {WAIT_S:g} s")
 
 
 def _listed(cluster: Cluster, coordinator: Broker, group: str) -> str:
