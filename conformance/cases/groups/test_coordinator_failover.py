@@ -15,7 +15,7 @@ from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect, increment, without_error
+from highwater.conformance.defects import GuardOff, Reply, Request, decrement, defect, increment, without_error
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
@@ -27,6 +27,7 @@ from highwater.reference.wire.messages.committed_offsets import (
 from highwater.reference.wire.messages.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    HeartbeatRequest,
     JoinGroupRequest,
     SyncGroupRequest,
 )
@@ -59,6 +60,41 @@ def change_coordinator(cluster: Cluster, group: str) -> None:
     """Stop the coordinator of a group, so that another broker loads it."""
     address = cluster.coordinator(group).address
     cluster.stop(next(node for node, known in cluster.target.addresses.items() if known == address))
+
+
+@clause("OFF-11")
+@defect(Reply(OffsetFetchRequest, OFFSET, decrement))
+def test_a_committed_offset_outlives_the_coordinator(cluster: Cluster, group: str, topic: Topic) -> None:
+    expect("error code of the commit", 0, commit(cluster.coordinator(group), group, topic, 42))
+    change_coordinator(cluster, group)
+    coordinator = cluster.coordinator(group)
+    offset = settled(cluster, lambda: committed_offset(coordinator, group, topic), 42)
+    expect("offset at the next coordinator", 42, offset)
+
+
+@clause("GRP-27")
+@defect(Reply(SyncGroupRequest, "assignment", b""), Reply(HeartbeatRequest, "error_code", 25))
+def test_an_assignment_outlives_the_coordinator(cluster: Cluster, driver: GroupDriver) -> None:
+    member = driver.stable_member(session_timeout_ms=30_000)
+    change_coordinator(cluster, driver.group)
+    again = Member(driver, driver.connect(), member.member_id, member.generation)
+    expect("error code of a heartbeat", 0, again.heartbeat_error())
+    answer = again.sync()
+    expect("error code and assignment", (0, b"a"), (answer.error_code, answer.assignment))
+
+
+@clause("GRP-28")
+@defect(
+    GuardOff("PersistStaticRejoin"), Reply(HeartbeatRequest, "error_code", without_error(ErrorCode.FENCED_INSTANCE_ID))
+)
+def test_the_new_id_of_a_static_member_outlives_the_coordinator(cluster: Cluster, driver: GroupDriver) -> None:
+    fields = {"instance": "i", "session_timeout_ms": 30_000}
+    old = driver.stable_member(**fields)
+    new, _ = driver.join(**fields)
+    change_coordinator(cluster, driver.group)
+    for member, error in ((new, 0), (old, ErrorCode.FENCED_INSTANCE_ID)):
+        again = Member(driver, driver.connect(), member.member_id, member.generation, instance="i")
+        expect("error code of a heartbeat", error, again.heartbeat_error())
 
 
 @clause("GRP-50", "failover")

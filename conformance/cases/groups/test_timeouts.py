@@ -1,5 +1,6 @@
 """Session and rebalance timeouts of classic groups: who is removed, when, and what the other members see."""
 
+import itertools
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest
 from highwater.reference.wire.messages.groups import HeartbeatRequest, JoinGroupRequest
@@ -80,12 +82,16 @@ def test_heartbeats_in_a_rebalance_extend_the_session(driver: GroupDriver) -> No
 def test_commits_extend_the_session(driver: GroupDriver, topic: Topic) -> None:
     session_ms = driver.session_ms(SHORT_MS)
     member = driver.stable_member(session_timeout_ms=session_ms)
-    found, end = set[int](), time.monotonic() + 2.5 * session_ms / 1000
-    while time.monotonic() < end:
+    found, times = set[int](), [time.monotonic()]
+    while times[-1] < times[0] + 2.5 * session_ms / 1000:
         found.add(
             commit(member.broker, driver.group, topic, 1, generation=member.generation, member_id=member.member_id)
         )
+        times.append(time.monotonic())
         time.sleep(0.05)
+    longest_ms = 1000 * max(later - earlier for earlier, later in itertools.pairwise(times))
+    if longest_ms >= session_ms:
+        raise Unsupported(f"no commit was sent for {longest_ms:.0f} ms, longer than the session; the machine is busy")
     expect(f"error codes of the commits: {found}", True, found == {0})
 
 

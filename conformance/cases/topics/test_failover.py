@@ -7,8 +7,6 @@ import pytest
 from highwater.conformance.broker import EARLIEST, LATEST, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.records.test_fetch_limits import fetch_divergence
 from highwater.conformance.cases.support.admin import controller
-from highwater.conformance.cases.support.committed_offsets import commit, committed_offset, settled
-from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.cases.support.replicas import (
@@ -31,9 +29,7 @@ from highwater.conformance.defects import GuardOff, Reply, Request, decrement, d
 from highwater.conformance.failures import Disconnected, NoReply, Unsupported
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
 from highwater.reference.wire.messages.fetch import FetchRequest
-from highwater.reference.wire.messages.groups import HeartbeatRequest, SyncGroupRequest
 from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
@@ -485,56 +481,3 @@ def test_the_next_controller_knows_the_order_of_the_replicas(cluster: Cluster) -
     cluster.eventually("the preferred leader", is_elected, FAILOVER_S)
     found = cluster.describe(topic.name)
     expect("replicas", (second, first), only(found.partitions).replica_nodes if found else ())
-
-
-# -- coordinators --------------------------------------------------------------------------------------
-
-
-def stop_coordinator(cluster: Cluster, group: str) -> None:
-    """Stop the coordinator, so that another broker takes over the group."""
-    address = cluster.coordinator(group).address
-    cluster.stop(next(node for node, node_address in cluster.target.addresses.items() if node_address == address))
-
-
-@clause("OFF-11")
-@defect(Reply(OffsetFetchRequest, "groups.topics.partitions.committed_offset", decrement))
-def test_a_committed_offset_outlives_the_coordinator(cluster: Cluster) -> None:
-    cluster.need(STOP_NODE)
-    cluster.need_brokers(3)
-    topic, group = cluster.create_topic(replicas=3), cluster.group()
-    expect("error code of the commit", 0, commit(cluster.coordinator(group), group, topic, 42))
-    stop_coordinator(cluster, group)
-    coordinator = cluster.coordinator(group)
-    offset = settled(cluster, lambda: committed_offset(coordinator, group, topic), 42)
-    expect("offset at the next coordinator", 42, offset)
-
-
-@clause("GRP-27")
-@defect(Reply(SyncGroupRequest, "assignment", b""), Reply(HeartbeatRequest, "error_code", 25))
-def test_an_assignment_outlives_the_coordinator(cluster: Cluster) -> None:
-    cluster.need(STOP_NODE)
-    cluster.need_brokers(3)
-    driver = GroupDriver(cluster, cluster.group())
-    member = driver.stable_member(session_timeout_ms=30_000)
-    stop_coordinator(cluster, driver.group)
-    again = Member(driver, driver.connect(), member.member_id, member.generation)
-    expect("error code of a heartbeat", 0, again.heartbeat_error())
-    answer = again.sync()
-    expect("error code and assignment", (0, b"a"), (answer.error_code, answer.assignment))
-
-
-@clause("GRP-28")
-@defect(
-    GuardOff("PersistStaticRejoin"), Reply(HeartbeatRequest, "error_code", without_error(ErrorCode.FENCED_INSTANCE_ID))
-)
-def test_the_new_id_of_a_static_member_outlives_the_coordinator(cluster: Cluster) -> None:
-    cluster.need(STOP_NODE)
-    cluster.need_brokers(3)
-    driver = GroupDriver(cluster, cluster.group())
-    fields = {"instance": "i", "session_timeout_ms": 30_000}
-    old = driver.stable_member(**fields)
-    new, _ = driver.join(**fields)
-    stop_coordinator(cluster, driver.group)
-    for member, error in ((new, 0), (old, ErrorCode.FENCED_INSTANCE_ID)):
-        again = Member(driver, driver.connect(), member.member_id, member.generation, instance="i")
-        expect("error code of a heartbeat", error, again.heartbeat_error())
