@@ -92,6 +92,8 @@ class Settings:
 
     With `swarm` the seed also draws the clients (unless `load` is set), how a leader changes the ISR (ZooKeeper or
     AlterPartition), and whether requests of different types may overtake each other.
+
+    With `pace` 1 the time-outs of brokers and clients are short (`QUICK`); with 20 they are about Kafka's defaults.
     """
 
     swarm: bool = False
@@ -104,6 +106,7 @@ class Settings:
     guards_off: tuple[str, ...] = ()
     spread_ms: int = 4
     loss_per_mille: int = 0
+    pace: int = 1  # multiplies all time-outs, pauses and faults; the delays of the network stay
     reorder: bool = False  # each kind of request has a connection of its own
     wire: bool = False  # every message is encoded and decoded
     assigned: tuple[int, ...] = ()
@@ -146,9 +149,10 @@ class SimulatedCluster:
         if settings.wire:
             self.world.network.through_the_wire = through_the_wire
         self.broker_ids = list(range(1, settings.brokers + 1))
+        quick = {name: value * settings.pace if name.endswith("_ms") else value for name, value in QUICK.items()}
 
         def make_store(disk: SimulatedDisk) -> Node:
-            return MetadataStore(StoreConfig(tick_ms=100), disk, tracing=tracing)
+            return MetadataStore(StoreConfig(tick_ms=100 * settings.pace), disk, tracing=tracing)
 
         self.world.add(STORE, make_store)
         for broker_id in self.broker_ids:
@@ -161,7 +165,7 @@ class SimulatedCluster:
                 offsets_topic_replication_factor=settings.replicas,
                 guards_off=settings.guards_off,
                 broker_rack=settings.racks[broker_id - 1] if settings.racks else None,
-                **{**QUICK, **settings.broker_settings, **self._node_settings(broker_id)},
+                **{**quick, **settings.broker_settings, **self._node_settings(broker_id)},
             )
             self.world.add(broker_peer(broker_id), lambda disk, c=config: Broker(c, disk, tracing=tracing))  # type: ignore[misc]
 
@@ -176,7 +180,7 @@ class SimulatedCluster:
         self.world.start(STORE)
         for broker_id in self.broker_ids:
             self.world.start(broker_peer(broker_id))
-        self.world.run_until(self.world.now_ms + 300)
+        self.world.run_until(self.world.now_ms + 300 * self.settings.pace)
         if not self.broker_ids:
             return
         settings = self.settings
@@ -186,12 +190,13 @@ class SimulatedCluster:
 
     def _create(self, client: str, topic: str, partitions: int, assigned: tuple[int, ...]) -> None:
         creator = topic_creator(self.broker_ids, topic, partitions, self.settings.replicas, assigned)
-        self.run_client(client, creator, patience_ms=20_000)
+        self.run_client(client, creator, patience_ms=20_000 * self.settings.pace)
         if not creator.done:
             raise AssertionError(f"the simulated cluster did not create {topic} within 20 virtual seconds")
 
     def run_client(self, name: str, client: RetryingClient, *, patience_ms: int) -> None:
         """Run the client until it is done, but not longer than `patience_ms` of virtual time."""
+        client.pace = self.settings.pace
         self.world.add(name, lambda disk: client)
         self.world.start(name)
         end_ms = self.world.now_ms + patience_ms

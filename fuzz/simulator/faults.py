@@ -228,7 +228,7 @@ class Injector:
         if not isinstance(broker, Broker):
             return self._kill(Fault(at_ms=0, kind="kill", nodes=fault.nodes), node)
         self._world.enter(node, broker.shut_down)
-        self._stop_when_done(node, broker, self._world.now_ms + LEAVING_MS)
+        self._stop_when_done(node, broker, self._world.now_ms + LEAVING_MS * self._cluster.settings.pace)
 
         def undo() -> None:
             self._stop_when_done(node, broker, 0)

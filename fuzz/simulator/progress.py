@@ -24,14 +24,14 @@ def check_progress(cluster: SimulatedCluster, invariants: Invariants, clients: C
 
     Runs the world for at least 3 s of virtual time; raises ViolationError.
     """
-    world = cluster.world
+    world, patience_ms = cluster.world, PATIENCE_MS * cluster.settings.pace
     if cluster.settings.clients.old_consumers:
         _check_all_claimed(cluster, invariants)
         return
     _check_markers(cluster, invariants)
     before = [writer.acked for writer in clients.writers]
     read = {name: reader.acked for name, reader in clients.readers.items()}
-    world.run_until(world.now_ms + PATIENCE_MS * (2 if cluster.settings.clients.transactional else 1))
+    world.run_until(world.now_ms + patience_ms * (2 if cluster.settings.clients.transactional else 1))
     if any(writer.acked == count for writer, count in zip(clients.writers, before, strict=True)):
         invariants.violated(
             "LeaderCommits", "no record of a producer was acknowledged in 1.5 s, 6 s after the last fault"
@@ -39,7 +39,7 @@ def check_progress(cluster: SimulatedCluster, invariants: Invariants, clients: C
     _check_readers(clients, invariants, read)
     for writer in clients.writers:
         writer.stopped = True
-    world.run_until(world.now_ms + PATIENCE_MS)
+    world.run_until(world.now_ms + patience_ms)
     _check_reassignment(cluster, invariants)
     for partition in range(cluster.settings.partitions):
         state, assigned = cluster.stored(partition), cluster.assigned(partition)
@@ -107,7 +107,7 @@ def _check_all_claimed(cluster: SimulatedCluster, invariants: Invariants) -> Non
 def _check_group_is_stable(cluster: SimulatedCluster, invariants: Invariants) -> None:
     if invariants.group is None:
         return
-    end_ms = cluster.world.now_ms + GROUP_PATIENCE_MS
+    end_ms = cluster.world.now_ms + GROUP_PATIENCE_MS * cluster.settings.pace
     while invariants.group.unsettled_reason() and cluster.world.now_ms < end_ms:
         cluster.world.run_until(cluster.world.now_ms + 100)
     missing = invariants.group.unsettled_reason()
@@ -117,7 +117,7 @@ def _check_group_is_stable(cluster: SimulatedCluster, invariants: Invariants) ->
 
 def _check_markers(cluster: SimulatedCluster, invariants: Invariants) -> None:
     """Check that each transaction that is decided now gets its markers (KIP-98)."""
-    undecided, end_ms = undecided_markers(cluster), cluster.world.now_ms + PATIENCE_MS
+    undecided, end_ms = undecided_markers(cluster), cluster.world.now_ms + PATIENCE_MS * cluster.settings.pace
     while undecided and cluster.world.now_ms < end_ms:
         cluster.world.run_until(cluster.world.now_ms + 100)
         undecided &= undecided_markers(cluster)

@@ -138,7 +138,7 @@ def _run_seed(
     invariants = Invariants(cluster, clients)
     world = cluster.world
     world.after_event = invariants.after_event
-    injector = Injector(cluster, invariants)
+    injector, heal_ms = Injector(cluster, invariants), HEAL_MS * settings.pace
     violation, audited = None, Audited(0, "")
     schedule = schedule or draw_schedule(seed, settings)
     history = ClientHistory(cluster, schedule, invariants.rotten) if audit and settings.brokers else None
@@ -156,11 +156,11 @@ def _run_seed(
             history.nemesis("faults over")
         if clients.administrator is not None:
             clients.administrator.stopped = True
-        world.run_until(world.now_ms + HEAL_MS)
+        world.run_until(world.now_ms + heal_ms)
         check_progress(cluster, invariants, clients)
         if audit and history:
             history.read_all()
-            audited = audit(config_of(settings, schedule, HEAL_MS), history.events())
+            audited = audit(config_of(settings, schedule, heal_ms), history.events())
             if audited.found:
                 invariants.violated("HistoryIsValid", audited.found)
     except ViolationError as error:

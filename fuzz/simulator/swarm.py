@@ -71,7 +71,7 @@ def settings_of(seed: int, base: Settings) -> Settings:
     chance = Chance(seed)
     settings = replace(
         base,
-        load=base.load or (draw_probes(chance) if base.swarm else None),
+        load=base.load or (draw_probes(chance) if base.swarm and base.pace == 1 else None),
         spread_ms=(1, 4, 20)[chance.draw("spread", 0, 3)],
         loss_per_mille=(0, 0, 2, 8)[chance.draw("loss", 0, 4)],
     )
@@ -81,7 +81,7 @@ def settings_of(seed: int, base: Settings) -> Settings:
 def _swarm(chance: Chance, base: Settings) -> Settings:
     load = base.load or draw_load(chance)
     if load.old_consumers:
-        return replace(base, load=load, brokers=0, partitions=0)
+        return replace(base, load=load, brokers=0, partitions=0, pace=1)
     if load.probes:
         return _with_probes(chance, base, load)
     isr_update = ("zookeeper", "alter_partition")[chance.draw("isr update", 0, 2)]
@@ -177,7 +177,14 @@ def draw_schedule(seed: int, settings: Settings) -> Schedule:
     duration_ms = max([LOAD_MS, *(fault.at_ms + fault.for_ms for fault in faults)])
     if not focus.faults:
         duration_ms = PROBE_MS.get(settings.clients.probes, LOAD_MS)
-    return Schedule(seed=seed, duration_ms=duration_ms, faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)))
+    faults = [_paced(fault, settings.pace) for fault in sorted(faults, key=lambda fault: fault.at_ms)]
+    return Schedule(seed=seed, duration_ms=duration_ms * settings.pace, faults=tuple(faults))
+
+
+def _paced(fault: Fault, pace: int) -> Fault:
+    """Return the fault with its times multiplied, except for the jump of a clock."""
+    options = {name: value * pace if name in {"ms", "spread_ms"} else value for name, value in fault.options.items()}
+    return structs.replace(fault, at_ms=fault.at_ms * pace, for_ms=fault.for_ms * pace, options=options)
 
 
 def _without_loss(fault: Fault) -> Fault:

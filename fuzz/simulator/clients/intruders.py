@@ -40,7 +40,7 @@ class Intruder(Client):
     def _send_next(self) -> None:
         self._requests_sent += 1
         topic, batch = self._sent = self._invalid[self._draw(self._requests_sent, len(self._invalid))]
-        self._send_request(self._next_broker(), produce_request(topic, 0, batch.batch), PRODUCE_VERSION)
+        self._send_request(self._next_broker(), produce_request(topic, 0, batch.batch, pace=self.pace), PRODUCE_VERSION)
 
     def _handle_reply(self, body: Any) -> None:
         error = ErrorCode(body.responses[0].partition_responses[0].error_code)

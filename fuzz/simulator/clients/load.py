@@ -1,7 +1,7 @@
 """The clients of a run: producers of every kind, eager and cooperative group members, an administrator."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -12,7 +12,7 @@ from highwater.fuzz.simulator.clients.readers import READER_GROUP, GroupReader, 
 from highwater.fuzz.simulator.clients.transactions import TransactionalProducer
 from highwater.fuzz.simulator.clients.transformer import Transformer
 from highwater.fuzz.simulator.cluster import CLASSIC, TOPIC, Load, SimulatedCluster
-from highwater.reference.clients.application import POLL, Application
+from highwater.reference.clients.application import POLL, POLL_MS, Application
 from highwater.reference.clients.assignors import ASSIGNORS
 from highwater.reference.clients.member import MemberConfig
 from highwater.reference.clients.producer import Delivery, ProducerConfig
@@ -32,6 +32,7 @@ from highwater.reference.wire.messages.replicas import (
 from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 
 N = TypeVar("N", bound=Node)
+C = TypeVar("C", MemberConfig, ProducerConfig)
 
 GROUP: Final = "g"
 SIDE_TOPIC: Final = "side"
@@ -68,9 +69,11 @@ class Observers:
 class Writer:
     """An idempotent reference producer with an application that sends one record every `pause_ms`."""
 
-    def __init__(self, brokers: list[int], number: int, pause_ms: int, on_ack: OnAck, guards: Guards) -> None:
-        self._number, self._pause_ms, self._on_ack = number, pause_ms, on_ack
-        config = ProducerConfig(request_timeout_ms=800, guards=guards)
+    def __init__(
+        self, brokers: list[int], number: int, pause_ms: int, on_ack: OnAck, guards: Guards, *, pace: int
+    ) -> None:
+        self._number, self._pause_ms, self._on_ack = number, pause_ms * pace, on_ack
+        config = paced(ProducerConfig(request_timeout_ms=800, guards=guards), pace)
         self._producer = IdempotentProducer(brokers, config, self._delivered)
         self._written = 0
         self.acked = 0
@@ -112,9 +115,10 @@ class Consumer(Application):
     """A group member that regularly commits offsets of all partitions that it may process."""
 
     def __init__(
-        self, name: str, bootstrap: list[int], config: MemberConfig, on_committed: OnCommitted, *, commits: bool
+        self, name: str, bootstrap: list[int], config: MemberConfig, on_committed: OnCommitted, *, commits: bool,
+        pace: int,
     ) -> None:  # fmt: skip
-        super().__init__(name, bootstrap, config)
+        super().__init__(name, bootstrap, config, POLL_MS * pace)
         self.assignors = config.assignors
         self._number = int(name.partition(":")[2])
         self._polls, self._commits_offsets = 0, commits
@@ -220,7 +224,7 @@ class Clients:
 
     def start(self, cluster: SimulatedCluster, observers: Observers) -> None:
         """Start the clients of `Settings.load`."""
-        load, brokers = cluster.settings.clients, cluster.broker_ids
+        load, brokers, pace = cluster.settings.clients, cluster.broker_ids, cluster.settings.pace
         on_ack, on_committed = observers.on_ack, observers.on_committed
         for number in range(load.producers):
             producer = Producer(
@@ -229,7 +233,7 @@ class Clients:
             )  # fmt: skip
             self.writers.append(_started(cluster, f"producer:{number}", producer))
         for number in range(load.idempotent):
-            writer = Writer(brokers, number, 20, on_ack, Guards().without(*cluster.settings.guards_off))
+            writer = Writer(brokers, number, 20, on_ack, Guards().without(*cluster.settings.guards_off), pace=pace)
             self.writers.append(_started(cluster, f"idempotent:{number}", writer))
         classic = "EndTxnBumpsEpoch" in cluster.settings.guards_off
         for number in range(load.transactional):
@@ -262,7 +266,8 @@ class Clients:
                 READER_GROUP, frozenset({TOPIC}), session_timeout_ms=1_500, heartbeat_interval_ms=300,
                 max_poll_interval_ms=2_500, request_timeout_ms=500,
             )  # fmt: skip
-            member = partial(GroupReader, name, brokers, config, observer, read_committed=True)
+            pace = cluster.settings.pace
+            member = partial(GroupReader, name, brokers, paced(config, pace), observer, read_committed=True, pace=pace)
             self._start_reader(cluster, name, member)
         if load.transforms:
             name, classic = "transformer:0", load.transforms == CLASSIC
@@ -271,14 +276,16 @@ class Clients:
 
     def _start_reader(self, cluster: SimulatedCluster, name: str, new: Callable[[], Reader | GroupReader]) -> None:
         def make(_: object) -> Reader | GroupReader:
-            self.readers[name] = new()
-            return self.readers[name]
+            reader = self.readers[name] = new()
+            if isinstance(reader, Reader):
+                reader.pace = cluster.settings.pace
+            return reader
 
         cluster.world.add(name, make)
         cluster.world.start(name)
 
     def _start_member(self, cluster: SimulatedCluster, number: int, on_committed: OnCommitted) -> None:
-        load, name = cluster.settings.clients, f"member:{number}"
+        load, name, pace = cluster.settings.clients, f"member:{number}", cluster.settings.pace
         config = MemberConfig(
             GROUP, frozenset({TOPIC}), tuple(load.members[number].split("+")),
             group_instance_id=f"i{number // load.twins}" if load.twins else None,
@@ -287,14 +294,24 @@ class Clients:
         )  # fmt: skip
 
         def make(_: object) -> Consumer:
-            self.members[name] = Consumer(name, cluster.broker_ids, config, on_committed, commits=load.commits)
+            self.members[name] = Consumer(
+                name, cluster.broker_ids, paced(config, pace), on_committed, commits=load.commits, pace=pace
+            )
             return self.members[name]
 
         cluster.world.add(name, make)
         cluster.world.start(name)
 
 
+def paced(config: C, pace: int) -> C:
+    """Return the settings of a client with all times multiplied by `pace`."""
+    times = {field.name: getattr(config, field.name) for field in fields(config) if field.name.endswith("_ms")}
+    return replace(config, **{name: ms * pace for name, ms in times.items()})
+
+
 def _started(cluster: SimulatedCluster, name: str, node: N) -> N:
+    if isinstance(node, Client):
+        node.pace = cluster.settings.pace
     cluster.world.add(name, lambda disk: node)
     cluster.world.start(name)
     return node

@@ -14,10 +14,16 @@ from highwater.reference.wire.records import build_batch
 CREATE_VERSION, METADATA_VERSION, PRODUCE_VERSION = 5, 9, 9
 TICK = "tick"
 RETRY_MS = 100
+PRODUCE_TIMEOUT_MS = 600
 
 
 class Client(ABC):
-    """Base class: has one request open at a time, and sends to the next broker after an error or a time-out."""
+    """Base class: has one request open at a time, and sends to the next broker after an error or a time-out.
+
+    `pace` multiplies its time-outs and pauses (`Settings.pace`); whoever starts the client sets it.
+    """
+
+    pace = 1
 
     def __init__(self, brokers: list[int], timeout_ms: int = 800) -> None:
         self._brokers, self._timeout_ms = brokers, timeout_ms
@@ -34,7 +40,7 @@ class Client(ABC):
         self._set_timer(self._timeout_ms)
 
     def _set_timer(self, delay_ms: int) -> None:
-        self._out.append(SetTimer(TICK, self.now.monotonic_ms + delay_ms))
+        self._out.append(SetTimer(TICK, self.now.monotonic_ms + delay_ms * self.pace))
 
     def _next_broker(self) -> int:
         self._turn += 1
@@ -120,10 +126,13 @@ def topic_creator(
     return RetryingClient(brokers, request, CREATE_VERSION, lambda reply: reply.topics[0].error_code in accepted)
 
 
-def produce_request(topic: str, partition: int, batch: bytes) -> ProduceRequest:
+def produce_request(
+    topic: str, partition: int, batch: bytes, *, pace: int, transactional_id: str | None = None
+) -> ProduceRequest:
     """Return a request with acks=all for one batch."""
-    data = PartitionProduceData(index=partition, records=batch)
-    return ProduceRequest(acks=-1, timeout_ms=600, topic_data=(TopicProduceData(name=topic, partition_data=(data,)),))
+    data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(index=partition, records=batch),))
+    timeout_ms = PRODUCE_TIMEOUT_MS * pace
+    return ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=timeout_ms, topic_data=(data,))
 
 
 class Producer(Client):
@@ -153,7 +162,8 @@ class Producer(Client):
     def _produce(self) -> None:
         self._value += self._stride
         batch = build_batch([(self.now.wall_ms, None, b"%d" % self._value, ())])
-        self._send_request(self._leader, produce_request(self._topic, self._partition, batch), PRODUCE_VERSION)
+        body = produce_request(self._topic, self._partition, batch, pace=self.pace)
+        self._send_request(self._leader, body, PRODUCE_VERSION)
 
     def _timed_out(self) -> None:
         self._leader = -1  # the broker did not respond: request metadata for the current leader

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from highwater.fuzz.simulator.clients.producers import METADATA_VERSION, RETRY_MS, TICK, Client
 from highwater.fuzz.simulator.cluster import TOPIC
-from highwater.reference.clients.application import POLL, Application
+from highwater.reference.clients.application import POLL, POLL_MS, Application
 from highwater.reference.clients.fetched_records import FetchedRecords, fetched_records
 from highwater.reference.clients.member import MemberConfig
 from highwater.reference.clients.subscriptions import Partition
@@ -228,7 +228,9 @@ class Reader(Client):
         }  # fmt: skip
         named = wanted if session.is_full else {k: sent for k, sent in wanted.items() if session.sent.get(k) != sent}
         self._asked = leader, -1, 0
-        body = FetchRequest(max_wait_ms=FETCH_WAIT_MS, min_bytes=1, isolation_level=int(self.read_committed))
+        body = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS * self.pace, min_bytes=1, isolation_level=int(self.read_committed)
+        )
         forgotten = sorted(session.sent.keys() - wanted.keys())
         self._send_request(leader, session.complete(body, named, forgotten), FETCH_VERSION)
 
@@ -327,15 +329,17 @@ class GroupReader(Application):
     """A group member that reads its partitions from the committed offsets on, and commits its positions."""
 
     def __init__(
-        self, name: str, bootstrap: list[int], config: MemberConfig, observer: ReadObserver, *, read_committed: bool
-    ) -> None:
-        super().__init__(name, bootstrap, config)
+        self, name: str, bootstrap: list[int], config: MemberConfig, observer: ReadObserver, *, read_committed: bool,
+        pace: int,
+    ) -> None:  # fmt: skip
+        super().__init__(name, bootstrap, config, POLL_MS * pace)
         self._observer, self._polls = observer, 0
         self._commits: dict[int, dict[int, int]] = {}  # open requests, by correlation id
         self.reader = Reader(
             bootstrap, name, (), observer, read_committed=read_committed, group=config.group_id,
             first_request=READER_REQUESTS,
         )  # fmt: skip
+        self.reader.pace = pace
 
     def assigned(self, partitions: frozenset[Partition]) -> None:
         """Read newly assigned partitions from their committed offsets."""

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from highwater.fuzz.simulator.clients.producers import METADATA_VERSION, RETRY_MS, Client
+from highwater.fuzz.simulator.clients.producers import METADATA_VERSION, RETRY_MS, Client, produce_request
 from highwater.fuzz.simulator.cluster import TOPIC
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import (
@@ -13,10 +13,7 @@ from highwater.reference.wire.messages.metadata import (
     MetadataResponse,
 )
 from highwater.reference.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from highwater.reference.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -110,8 +107,7 @@ class TransactionalProducer(Client):
             [(self.now.wall_ms, None, value, ())], producer_id=self._producer[0], producer_epoch=self._producer[1],
             base_sequence=self._sequences.get(number, 0), transactional=True,
         )  # fmt: skip
-        data = TopicProduceData(name=TOPIC, partition_data=(PartitionProduceData(index=number, records=batch),))
-        body = ProduceRequest(transactional_id=self._name, acks=-1, timeout_ms=600, topic_data=(data,))
+        body = produce_request(TOPIC, number, batch, pace=self.pace, transactional_id=self._name)
         self._send_request(self._leaders[number], body, 9 if self._classic else 12)
         self._is_producing = True
 

@@ -8,7 +8,7 @@ InitProducerId comes before OffsetFetch: it fences a former process, so that no 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from highwater.fuzz.simulator.clients.producers import METADATA_VERSION, PRODUCE_VERSION, RETRY_MS
+from highwater.fuzz.simulator.clients.producers import METADATA_VERSION, PRODUCE_VERSION, RETRY_MS, produce_request
 from highwater.fuzz.simulator.clients.readers import FIND_COORDINATOR_VERSION, Reader, ReadObserver
 from highwater.fuzz.simulator.clients.transactions import BUSY, TRANSACTION, TRANSACTION_TIMEOUT_MS
 from highwater.fuzz.simulator.cluster import OUTPUT_TOPIC, TOPIC
@@ -22,10 +22,7 @@ from highwater.reference.wire.messages.metadata import (
     MetadataResponse,
 )
 from highwater.reference.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from highwater.reference.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -129,8 +126,7 @@ class Transformer(Reader):
             producer_id=self._producer[0], producer_epoch=self._producer[1], base_sequence=self._sequence,
             transactional=True,
         )  # fmt: skip
-        data = TopicProduceData(name=OUTPUT_TOPIC, partition_data=(PartitionProduceData(index=0, records=batch),))
-        body = ProduceRequest(transactional_id=TRANSACTIONAL_ID, acks=-1, timeout_ms=600, topic_data=(data,))
+        body = produce_request(OUTPUT_TOPIC, 0, batch, pace=self.pace, transactional_id=TRANSACTIONAL_ID)
         self._send_request(self._output_leader, body, PRODUCE_VERSION if self._classic else 12)
 
     def _commit_offsets(self) -> None:

@@ -115,7 +115,7 @@ class StoredState:
                 self._unregistered.pop(broker_id, None)
                 continue
             since_ms = max(self._unregistered.setdefault(broker_id, now_ms), self._since_ms)
-            if self._claim is None or now_ms - since_ms < FENCED_TOO_LONG_MS:
+            if self._claim is None or now_ms - since_ms < FENCED_TOO_LONG_MS * self._cluster.settings.pace:
                 continue
             for (topic, number), state in self.states.items():
                 if state.leader >= 0 and state.leader != broker_id and broker_id in state.isr:
