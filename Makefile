@@ -58,6 +58,8 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater chaos reference:3 --seconds 600
 	@$(BIN)/highwater chaos apache-kafka:3 --seconds 600
 	@$(BIN)/python -m highwater.soak.nightly --minutes 30
+	@$(BIN)/python -m highwater.soak.ledger --minutes 30
+	@$(BIN)/python -m highwater.soak.ledger --minutes 30 --pace 30
 	@$(BIN)/python -m highwater.soak.client_suites franz-go kafka-go sarama librdkafka
 	@$(BIN)/python -m highwater.soak.guard_times
 	@$(BIN)/python -m highwater.soak.mutated_traces

@@ -93,7 +93,7 @@ class Settings:
     With `swarm` the seed also draws the clients (unless `load` is set), how a leader changes the ISR (ZooKeeper or
     AlterPartition), and whether requests of different types may overtake each other.
 
-    With `pace` 1 the time-outs of brokers and clients are short (`QUICK`); with 20 they are about Kafka's defaults.
+    With `pace` 1 the time-outs of brokers and clients are short (`QUICK`); with 30 they are about Kafka's defaults.
     """
 
     swarm: bool = False

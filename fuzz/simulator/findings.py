@@ -81,7 +81,8 @@ def options(settings: Settings) -> str:
     off = "".join(f" --guard-off {guard}" for guard in settings.guards_off)
     rule = f" --truncation {settings.truncation}" if settings.truncation != "kip320" else ""
     members = f" --min-insync-replicas {settings.min_insync_replicas}" if settings.min_insync_replicas != 2 else ""
-    return f"{rule}{off}{members}"
+    pace = f" --pace {settings.pace}" if settings.pace != 1 else ""
+    return f"{rule}{off}{members}{pace}"
 
 
 def event_table(steps: list[Step]) -> list[str]:

@@ -21,6 +21,9 @@ def simulate_command(
     ] = None,
     min_insync_replicas: Annotated[int, typer.Option(min=1, help="min.insync.replicas of the topic.")] = 2,
     schedule: Annotated[Path | None, typer.Option(help="Run this fault schedule (JSON) with the seed in it.")] = None,
+    pace: Annotated[
+        int, typer.Option(min=1, help="Multiply time-outs, pauses and faults; 30 is about Kafka's defaults. No probes.")
+    ] = 1,
     wire: Annotated[bool, typer.Option("--wire", help="Encode and decode every message.")] = False,
     keep: Annotated[
         Path | None, typer.Option(help="Save the seed that detects the missing guard in this folder.")
@@ -52,7 +55,7 @@ def simulate_command(
     given_schedule = read_schedule(schedule) if schedule is not None else None
     settings = Settings(
         swarm=True, truncation=_truncation(truncation), guards_off=_guards_off(guard_off or []),
-        min_insync_replicas=min_insync_replicas, wire=wire,
+        min_insync_replicas=min_insync_replicas, wire=wire, pace=pace,
         node_settings=simulator_settings(given_schedule) if given_schedule is not None else {},
     )  # fmt: skip
     if len(settings.guards_off) == 1:
@@ -60,6 +63,7 @@ def simulate_command(
     chosen = range(given_schedule.seed, given_schedule.seed + 1) if given_schedule is not None else _range(seeds)
     _check_together(
         (keep is not None and not settings.guards_off, "--keep without --guard-off", "name a guard with --guard-off"),
+        (keep is not None and pace != 1, "--keep with --pace", "kept seeds have the pace 1"),
         (master and out is None, "--master without --out", "name a folder for the rows with --out"),
         (out is not None and trace is not None, "--out with --trace", "a sweep stores one row a seed, but no trace"),
         (out is not None and given_schedule is not None, "--out with --schedule", "a sweep draws its own schedules"),
