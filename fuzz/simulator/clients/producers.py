@@ -20,7 +20,7 @@ PRODUCE_TIMEOUT_MS = 600
 class Client(ABC):
     """Base class: has one request open at a time, and sends to the next broker after an error or a time-out.
 
-    `pace` multiplies its time-outs and pauses (`Settings.pace`); whoever starts the client sets it.
+    `pace` multiplies its time-outs and pauses (`Settings.pace`); it is set before the client starts.
     """
 
     pace = 1
