@@ -183,14 +183,17 @@ def _fail(artefact: Artefact, why: str, install_hint: str) -> NoReturn:
 BUILD_TIMEOUT_S: Final = 600
 
 
-def build(sources: Path, tool: str, *command: str) -> Path:
-    """Run `tool command...` in a copy of the folder and return the copy; raise UsageError if that fails."""
+def build(sources: Path, tool: str, *command: str, variant: str = "") -> Path:
+    """Run `tool command...` in a copy of the folder and return the copy; raise UsageError if that fails.
+
+    `variant` names the copy that another command makes of the same folder.
+    """
     program = shutil.which(tool)
     if program is None:
         raise UsageError(f"{tool} is not on PATH", where=str(sources), hint=f"install {tool}")
     files = sorted(path for path in sources.iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    path = cache_folder() / "builds" / f"{sources.name}-{digest}"
+    path = cache_folder() / "builds" / f"{sources.name}{variant}-{digest}"
     if path.is_dir():
         return path
     print(f"Building {sources.name} with {tool}. This happens once and may take minutes.", file=sys.stderr)

@@ -1,11 +1,13 @@
 """A target in a single launched process, which prints `ready ADDRESS,...` and ends when its standard input closes."""
 
 import contextlib
+import os
 import select
 import subprocess
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import mkstemp
 from typing import Final
 
 from highwater.conformance.failures import TargetFailure
@@ -25,13 +27,16 @@ class ProcessTarget(ExternalTarget):
 
     def __init__(self, name: str, version: str, command: Sequence[str]) -> None:
         self._own_name, self._command = name, command
-        self._log = NamedTemporaryFile(prefix=f"highwater-{name}-", suffix=".log")  # noqa: SIM115 - lives as long as the target
+        handle, log = mkstemp(prefix=f"highwater-{name}-", suffix=".log")
+        os.close(handle)
+        self._log = Path(log)
+        weakref.finalize(self, self._log.unlink, missing_ok=True)  # it outlives restarts
         self._launch()
         super().__init__(self._first)
         self.name, self.version = name, version
 
     def _launch(self) -> None:
-        with Path(self._log.name).open("ab") as log:
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                 start_new_session=True,

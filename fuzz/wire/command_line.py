@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from highwater.fuzz.wire.go_counters import Counters
     from highwater.fuzz.wire.target import FuzzTarget
 
 CLIENT_DEADLINE_S: Final = 20.0
@@ -51,7 +52,10 @@ def fuzz_command(
     seeds: Annotated[int, typer.Option(min=1, help="With --self-test: number of seeds, from --seed on.")] = 1,
     owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
     lines: Annotated[
-        bool, typer.Option("--lines", help="Count the covered lines of the reference; written to lines.json in --out.")
+        bool, typer.Option("--lines", help="Count the covered lines of reference or kfake: lines.json in --out.")
+    ] = False,
+    unguided: Annotated[
+        bool, typer.Option("--unguided", help="Let no response and no coverage steer what is sent, for comparison.")
     ] = False,
     html: Annotated[Path | None, typer.Option(help="Also write the HTML report to this file.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
@@ -79,16 +83,17 @@ def fuzz_command(
         watched = (client, max(deadline, CLIENT_DEADLINE_S), memory_mb or CLIENT_MEMORY_MB)
         _fuzz_client(*watched, folder, seed, seconds, cases, resume=resume, json_=json_)
     folder = out or FINDINGS / _folder_name(target)
-    bounds = Bounds(seconds=seconds, cases=cases, rate=rate, deadline_s=deadline)
+    bounds = Bounds(seconds=seconds, cases=cases, rate=rate, deadline_s=deadline, guided=not unguided)
+    counters = None
     with ExitStack() as opened:
         opened.enter_context(interruptible())
         if lines:
             check_lines(target)
-            opened.enter_context(count_lines(folder))
-        fuzz_target = opened.enter_context(_open_target(target, owned=owned, memory_mb=memory_mb))
-        other = opened.enter_context(_open_target(against, owned=owned)).address if against else ""
+            counters = opened.enter_context(count_lines(target, folder))
+        fuzz_target = opened.enter_context(open_target(target, owned=owned, memory_mb=memory_mb))
+        other = opened.enter_context(open_target(against, owned=owned)).address if against else ""
         results = new_folder("fuzz", target=target, seed=seed)
-        summary = fuzz(fuzz_target, folder, seed, bounds, resume=resume, against=other, quiet=json_)
+        summary = fuzz(fuzz_target, folder, seed, bounds, resume=resume, against=other, quiet=json_, counters=counters)
     if lines:
         summary["lines"] = lines_summary(folder)
     write_json(results / "fuzz.json", summary)
@@ -160,7 +165,7 @@ def run_fuzz(target: str, seconds: float, seed: int, folder: Path, *, quiet: boo
     """Fuzz a target for some seconds; return the object that `--json` prints."""
     from highwater.fuzz.wire.session import Bounds
 
-    with _open_target(target) as fuzz_target:
+    with open_target(target) as fuzz_target:
         return fuzz(fuzz_target, folder, seed, Bounds(seconds=seconds), quiet=quiet)
 
 
@@ -173,6 +178,7 @@ def fuzz(
     resume: bool = False,
     against: str = "",
     quiet: bool = False,
+    counters: "Counters | None" = None,
 ) -> dict[str, Any]:
     """Run a session, with a live view if standard error is a terminal."""
     from rich.console import Console
@@ -180,7 +186,7 @@ def fuzz(
     from highwater.fuzz.wire.session import Session
 
     console = Console(stderr=True)
-    session = Session(fuzz_target, folder, seed, bounds, resume=resume, against=against)
+    session = Session(fuzz_target, folder, seed, bounds, resume=resume, against=against, counters=counters)
     if quiet or not console.is_terminal:
         return session.run()
     with console.status(f"fuzzing {fuzz_target.name}") as status:
@@ -212,7 +218,7 @@ def _print_summary(summary: dict[str, Any], target: str, *, json_: bool) -> None
     for name, why in summary["skipped"].items():
         typer.echo(f"skipped: sequences {name}: {why}")
     if lines := summary.get("lines"):
-        typer.echo(f"lines of the reference: {lines['covered']:,} of {lines['all']:,}")
+        typer.echo(f"lines of {target}: {lines['covered']:,} of {lines['all']:,}")
     for oracle, covered in summary["oracles"].items():
         typer.echo(f"{oracle}: {covered}")
     verdict = f"{len(summary['findings'])} findings" if summary["findings"] else "clean"
@@ -249,9 +255,9 @@ def replay_command(
         failure = replay_served(target, finding.served)
     else:
         with ExitStack() as opened:
-            fuzz_target = opened.enter_context(_open_target(target, owned=owned))
+            fuzz_target = opened.enter_context(open_target(target, owned=owned))
             if against:
-                other = opened.enter_context(_open_target(against, owned=owned)).address
+                other = opened.enter_context(open_target(against, owned=owned)).address
                 failure = disagreement(finding.cases()[0], fuzz_target.address, other)
             else:
                 failure = replay_finding(fuzz_target, finding)
@@ -281,7 +287,7 @@ def minimise_command(
     if finding.served is not None:
         smallest = minimise_served(target, finding, folder, seconds)
     else:
-        with _open_target(target, owned=owned) as fuzz_target:
+        with open_target(target, owned=owned) as fuzz_target:
             smallest = minimise_finding(fuzz_target, finding, folder, seconds)
     if smallest is None:
         typer.echo(f"does not reproduce, so nothing can be left out: expected {finding.oracle} ({finding.message})")
@@ -292,20 +298,20 @@ def minimise_command(
 
 
 @contextmanager
-def _open_target(target: str, *, owned: bool = False, memory_mb: int = 0) -> Iterator["FuzzTarget"]:
+def open_target(target: str, *, owned: bool = False, memory_mb: int = 0) -> Iterator["FuzzTarget"]:
     """Open the target, launched if necessary. UsageError for another machine without --i-own-this-host."""
-    from highwater.conformance.targets import ADDRESSES, check_target, launch_target, open_target
+    from highwater.conformance import targets
     from highwater.fuzz.wire.target import FuzzTarget
 
-    check_target(target)
-    is_address = ADDRESSES.fullmatch(target) is not None
+    targets.check_target(target)
+    is_address = targets.ADDRESSES.fullmatch(target) is not None
     if is_address and not owned:
         _refuse_remote(target)
-    with open_target(target) as opened:
+    with targets.open_target(target) as opened:
         if target.endswith(".toml") and not owned:
             _refuse_remote(opened.bootstrap)
         address = (target if is_address else opened.bootstrap).split(",")[0]
-        launch = None if is_address or target.endswith(".toml") else lambda: launch_target(target)
+        launch = None if is_address or target.endswith(".toml") else lambda: targets.launch_target(target)
         yield FuzzTarget(address, opened, target, memory_mb, launch)
 
 

@@ -101,10 +101,10 @@ class EngineConnection:
 
 @dataclass
 class Hooks:
-    """Callbacks of the session. `on_answer` receives error codes and size of the response, or an outcome and 0."""
+    """Callbacks of the session. `on_answer` receives error codes and the response, or an outcome and nothing."""
 
     next_case: Callable[[], Case]
-    on_answer: Callable[[Case, tuple[int, ...] | str, int], None]
+    on_answer: Callable[[Case, tuple[int, ...] | str, bytes], None]
     on_failure: Callable[[Failure, Case, list[Case]], None]
     on_slow: Callable[[Case], None] = lambda case: None
     is_known_hang: Callable[[Case], bool] = lambda case: False
@@ -318,13 +318,13 @@ class Engine:
         elif case.ends is Ends.RESET:
             with suppress(OSError):
                 connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-            self.hooks.on_answer(case, "reset", 0)
+            self.hooks.on_answer(case, "reset", b"")
             self._drop(connection)
         elif case.ends is Ends.LEAVE and not connection.pending:
             self._leave(connection, case)
 
     def _leave(self, connection: EngineConnection, case: Case) -> None:
-        self.hooks.on_answer(case, "left", 0)
+        self.hooks.on_answer(case, "left", b"")
         left_open = connection.socket.dup()
         self._drop(connection)
         self._half_open.append(left_open)
@@ -382,16 +382,16 @@ class Engine:
                 self._answered_out_of_order(connection, answer, failure)
                 return False
             self.hooks.on_failure(failure, connection.pending[0].case, list(connection.sent))
-        self._pop(connection, codes, len(answer))
+        self._pop(connection, codes, answer)
         return True
 
-    def _pop(self, connection: EngineConnection, outcome: tuple[int, ...] | str, size: int = 0) -> None:
+    def _pop(self, connection: EngineConnection, outcome: tuple[int, ...] | str, answer: bytes = b"") -> None:
         entry = connection.pending.popleft()
         self._clear_slow(connection, entry.case)
         connection.head_since = time.monotonic()
         if entry.last:
             self._closing_kinds.discard(entry.case.kind)
-            self.hooks.on_answer(entry.case, outcome, size)
+            self.hooks.on_answer(entry.case, outcome, answer)
 
     def _clear_slow(self, connection: EngineConnection, case: Case) -> None:
         """Report the case answered last when no connection is slow any more; it may have slowed the others down."""
@@ -428,7 +428,7 @@ class Engine:
             self._clear_slow(connection, case)
             self._closing_kinds.add(case.kind)
             self._closed_heads.append(case)
-            self.hooks.on_answer(case, "closed", 0)
+            self.hooks.on_answer(case, "closed", b"")
             connection.pending = deque(entry for entry in connection.pending if entry.case is not case)
         self._drop(connection)
 
@@ -464,7 +464,7 @@ class Engine:
             late = Failure(Oracle.DEADLINE, f"neither answered nor closed within {allowed.wait_s:g} s")
             self.hooks.on_failure(late, head.case, list(connection.sent))
         else:
-            self.hooks.on_answer(head.case, "silent", 0)
+            self.hooks.on_answer(head.case, "silent", b"")
         connection.pending = deque(entry for entry in connection.pending if entry.case is not head.case)
         self._drop(connection)
 

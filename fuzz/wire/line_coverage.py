@@ -1,7 +1,7 @@
-"""Which lines of the reference broker a run has covered, measured by coverage.py in each of its processes.
+"""Which lines of the reference broker or of kfake a run has covered, in each of its processes.
 
-Coverage.py starts in a process whose environment names a settings file, and writes its data at a normal exit; nothing
-is known of a process that was killed.
+Kfake is built with counters (`go_counters.py`). For the reference, coverage.py starts in a process whose environment
+names a settings file, and writes its data at a normal exit; nothing is known of a process that was killed.
 """
 
 import os
@@ -13,11 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
+from highwater.conformance.targets.kfake import COVERAGE
 from highwater.errors import UsageError
+from highwater.fuzz.wire.go_counters import Counters, go_line_report
 from highwater.reference import state_table
 from highwater.results import write_json
 
 FILE: Final = "lines.json"
+COUNTED: Final = ("reference", "kfake")
 SHOWN: Final = 20
 """Files on the page; `lines.json` has all."""
 START: Final = "COVERAGE_PROCESS_START"
@@ -28,17 +31,38 @@ LEFT_OUT: Final = ("*/tests/*", "*/drivers/simulation/*", "*/legacy/*", "*/clien
 
 def check_lines(target: str) -> None:
     """Raise UsageError if lines cannot be counted for this target."""
-    if target.partition(":")[0] != "reference":
-        raise UsageError("lines are counted of the reference only", where=target, hint="leave out --lines")
-    if find_spec("coverage") is None:
+    if target.partition(":")[0] not in COUNTED:
+        raise UsageError("lines are counted of reference and kfake only", where=target, hint="leave out --lines")
+    if target.startswith("reference") and find_spec("coverage") is None:
         raise UsageError("no coverage", where="Python", hint="pip install coverage")
 
 
 @contextmanager
-def count_lines(folder: Path) -> Iterator[None]:
-    """Measure the processes that start meanwhile, and write `lines.json` to the folder at the end."""
+def count_lines(target: str, folder: Path) -> Iterator[Counters | None]:
+    """Measure the processes that start meanwhile, and write `lines.json` to the folder at the end.
+
+    Yields what reads the counters of a running kfake, None for the reference.
+    """
     data = folder.absolute() / "lines"
     data.mkdir(parents=True, exist_ok=True)
+    with _count_of_kfake(folder, data) if target.startswith("kfake") else _count_of_reference(folder, data) as counters:
+        yield counters
+
+
+@contextmanager
+def _count_of_kfake(folder: Path, data: Path) -> Iterator[Counters]:
+    os.environ[COVERAGE] = str(data)
+    counters = Counters(data)
+    try:
+        yield counters
+    finally:
+        del os.environ[COVERAGE]
+        counters.close()
+        write_json(folder / FILE, go_line_report(data))
+
+
+@contextmanager
+def _count_of_reference(folder: Path, data: Path) -> Iterator[None]:
     settings = data / "settings"
     left_out = "".join(f"\n    {pattern}" for pattern in LEFT_OUT)
     settings.write_text(

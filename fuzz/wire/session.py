@@ -18,6 +18,7 @@ from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
 from highwater.fuzz.wire.findings import FILE, Finding, api_name
 from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Kind
 from highwater.fuzz.wire.generate.stream import Stream
+from highwater.fuzz.wire.go_counters import Counters
 from highwater.fuzz.wire.oracles.leaks import LeakWatch
 from highwater.fuzz.wire.oracles.malformed import must_be_refused
 from highwater.fuzz.wire.oracles.responses import DEADLINE_S, Failure, Oracle
@@ -34,6 +35,10 @@ from highwater.fuzz.wire.sequences.run import (
 )
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.fuzz.wire.triage import CRASH_DEADLINE_S, FATAL, PARKED_AGAIN_S, SHRINK_S, Triage
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.framing import decode_response
+from highwater.reference.wire.registry import APIS
+from highwater.reference.wire.schema import message_layout
 
 SOUND_SHARE: Final = 0.25
 """Share of valid requests, which bring the target into states with topics, groups and transactions."""
@@ -53,6 +58,10 @@ BUSY_S: Final = 0.25
 STUCK_S: Final = 0.6
 SLOW: Final = "slow"
 RESPONSES_MAX: Final = 100_000
+LEARN_EVERY: Final = 8
+"""Of the responses that are not new, one of so many is read for its values."""
+LOOK_EVERY: Final = 24
+"""Responses between two looks at the counters of the target."""
 DEAD_S: Final = 10.0
 """A broker that stalls for longer is dead."""
 STATES_EVERY_S: Final = 0.5
@@ -79,6 +88,8 @@ class Bounds:
     deadline_s: float = DEADLINE_S
     sound_share: float = SOUND_SHARE
     shrink_s: float = SHRINK_S
+    guided: bool = True
+    """Build on requests with a new response or new code of the target, and use the values that it returned."""
 
 
 @dataclass(slots=True)
@@ -110,6 +121,7 @@ class Session:
     bounds: Bounds = field(default_factory=Bounds)
     resume: bool = False
     against: str = ""
+    counters: Counters | None = None
     totals: Totals = field(default_factory=Totals)
     coverage: Coverage = field(default_factory=Coverage)
     corpus: Corpus = field(default_factory=Corpus)
@@ -132,6 +144,7 @@ class Session:
         self._is_paused = False
         self._survived: set[Kind] = set()
         self._responses: set[tuple[int, int, str, int]] = set()
+        self._answered: list[Case] = []  # since the counters of the target were read
         self._closed_kinds: set[Kind] = set()
         self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
         self._stream.avoided, self._stream.left_alone = set(self.state.avoid), set(self.state.left_alone)
@@ -428,7 +441,7 @@ class Session:
         self.totals.cases += 1
         return self._stream.next()
 
-    def _on_answer(self, case: Case, outcome: tuple[int, ...] | str, size: int) -> None:
+    def _on_answer(self, case: Case, outcome: tuple[int, ...] | str, answer: bytes) -> None:
         outcome_text = outcome if isinstance(outcome, str) else " ".join(map(str, outcome)) or "0"
         self._leaks.note(case, outcome)
         (self._closed_kinds if isinstance(outcome, str) else self._survived).add(case.kind)
@@ -440,10 +453,32 @@ class Session:
         if self.coverage.note((case.key, case.version, case.field, case.mutation, outcome_text)):
             self.corpus.note(case, outcome_text)
         # The size of a response by powers of two is its shape: more elements, or other ones.
-        response = case.key, case.version, outcome_text, size.bit_length()
-        if response not in self._responses and len(self._responses) < RESPONSES_MAX:
+        response = case.key, case.version, outcome_text, len(answer).bit_length()
+        is_new = response not in self._responses and len(self._responses) < RESPONSES_MAX
+        if is_new:
             self._responses.add(response)
+        if self.bounds.guided:
+            self._build_on(case, answer, is_new=is_new)
+        if self.counters is not None:
+            self._read_counters(case, self.counters)
+
+    def _build_on(self, case: Case, answer: bytes, *, is_new: bool) -> None:
+        """Keep a request with a new response, and the values in it; and those in some other responses."""
+        if is_new:
             self._stream.keep(case.key, case.version, case.frames[-1])
+        if answer and case.key in APIS and (is_new or self.totals.cases % LEARN_EVERY == 0):
+            with suppress(DecodeError):
+                _, body = decode_response(APIS[case.key], case.version, answer)
+                self._stream.learned.learn(message_layout(APIS[case.key].response, case.version), body)
+
+    def _read_counters(self, case: Case, counters: Counters) -> None:
+        """Reward the requests since the last look if the target has executed new code."""
+        self._answered.append(case)
+        if len(self._answered) < LOOK_EVERY or self.target.process is None:
+            return
+        if counters.new_units(self.target.process.pid) and self.bounds.guided:
+            self._stream.reward(self._answered)
+        self._answered = []
 
     def _on_failure(self, failure: Failure, case: Case, history: list[Case]) -> None:
         if self.triage.is_reported(failure, case):

@@ -6,10 +6,12 @@ Generating a request and finding its sites costs ten times as much as mutating i
 import random
 import re
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.fuzz.wire.generate.learned import Learned
 from highwater.fuzz.wire.generate.requests import CLIENT_ID, generate
 from highwater.reference.wire.constructs import Site, sites
 from highwater.reference.wire.errors import DecodeError, EncodeError
@@ -24,6 +26,9 @@ GROWTH_SHARE: Final = 0.1
 INDEX: Final = re.compile(r"\[\d+\] -> |( -> )?\[\d+\]")
 ATTEMPTS: Final = 100
 NOVEL_MAX: Final = 2_000
+REWARDED_MAX: Final = 400
+"""Groups of requests."""
+REWARDED_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +43,11 @@ class ValidRequest:
 
 
 class Pool:
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+    """`learned`: values that the target returned, for new requests."""
+
+    def __init__(self, rng: random.Random, learned: Learned | None = None) -> None:
+        self._rng, self._learned = rng, learned
+        self._rewarded: deque[list[ValidRequest]] = deque(maxlen=REWARDED_MAX)
         self._requests: dict[tuple[int, int], list[ValidRequest]] = {}
         self._novel: deque[ValidRequest] = deque(maxlen=NOVEL_MAX)
 
@@ -60,12 +68,23 @@ class Pool:
         with suppress(DecodeError):
             self._novel.append(_with_sites(api, version, body))
 
+    def reward(self, requests: Iterable[tuple[Api, int, bytes]]) -> None:
+        """Keep requests of which one reached new code of the target; each such group is drawn equally often."""
+        group = []
+        for api, version, body in requests:
+            with suppress(DecodeError):
+                group.append(_with_sites(api, version, body))
+        if group:
+            self._rewarded.append(group)
+
     def draw_novel(self) -> ValidRequest | None:
-        """Return one of the requests that were kept, None if there is none."""
+        """Return one of the requests that were kept or rewarded, None if there is none."""
+        if self._rewarded and self._rng.random() < REWARDED_SHARE:
+            return self._rng.choice(self._rng.choice(self._rewarded))
         return self._rng.choice(self._novel) if self._novel else None
 
     def _make(self, api: Api, version: int) -> ValidRequest:
-        return _with_sites(api, version, sound_frame(self._rng, api, version, 0)[4:])
+        return _with_sites(api, version, sound_frame(self._rng, api, version, 0, self._learned)[4:])
 
 
 def _with_sites(api: Api, version: int, body: bytes) -> ValidRequest:
@@ -74,11 +93,13 @@ def _with_sites(api: Api, version: int, body: bytes) -> ValidRequest:
     return ValidRequest(api, version, body, header, tuple(_moved(site, header) for site in found))
 
 
-def sound_frame(rng: random.Random, api: Api, version: int, correlation_id: int) -> bytes:
+def sound_frame(
+    rng: random.Random, api: Api, version: int, correlation_id: int, learned: Learned | None = None
+) -> bytes:
     """Return a new valid request of that version, with size field."""
     for _ in range(ATTEMPTS):
         try:
-            return encode_request(generate(rng, api, version), version, correlation_id, CLIENT_ID)
+            return encode_request(generate(rng, api, version, learned), version, correlation_id, CLIENT_ID)
         except EncodeError:
             continue  # a value that this version cannot carry
     raise EncodeError(f"no request of {api.name} version {version} in {ATTEMPTS} attempts")

@@ -1,8 +1,9 @@
 """Generate valid requests for every API and version from the message classes, with topic and group names that exist."""
 
 import random
-from typing import Any
+from typing import Any, Final
 
+from highwater.fuzz.wire.generate.learned import Learned
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.records import build_batch
 from highwater.reference.wire.registry import Api
@@ -39,31 +40,40 @@ EDGES = {
 }
 
 
-def generate(rng: random.Random, api: Api, version: int) -> Any:
-    """Return a request that encodes in that version; field values are often edge cases."""
-    return _struct(rng, message_layout(api.request, version))
+LEARNED_SHARE: Final = 0.6
+"""Of the fields for which the target returned a value."""
+LEARNABLE: Final = frozenset({"string", "uuid", "int16", "int32", "int64"})
 
 
-def _struct(rng: random.Random, layout: Layout) -> Any:
-    values = {field.name: _field(rng, layout, field) for field in (*layout.in_line, *layout.tagged)}
+def generate(rng: random.Random, api: Api, version: int, learned: Learned | None = None) -> Any:
+    """Return a request that encodes in that version; values are often edge cases, or those that the target returned."""
+    return _struct(rng, message_layout(api.request, version), learned)
+
+
+def _struct(rng: random.Random, layout: Layout, learned: Learned | None) -> Any:
+    values = {field.name: _field(rng, layout, field, learned) for field in (*layout.in_line, *layout.tagged)}
     return layout.struct(**values)
 
 
-def _field(rng: random.Random, layout: Layout, field: Field) -> Any:
+def _field(rng: random.Random, layout: Layout, field: Field, learned: Learned | None) -> Any:
     if field.tag is not None and rng.random() < 0.7:
         return field.default
     if layout.is_nullable(field) and rng.random() < 0.15:
         return None
     if field.name in WAITS:
         return WAITS[field.name]
-    return _value(rng, layout, field.name, field.type)
+    return _value(rng, layout, field.name, field.type, learned)
 
 
-def _value(rng: random.Random, layout: Layout, name: str, kind: FieldType) -> Any:
+def _value(rng: random.Random, layout: Layout, name: str, kind: FieldType, learned: Learned | None) -> Any:
     if isinstance(kind, StructOf):
-        return _struct(rng, layout.of(kind.struct))
+        return _struct(rng, layout.of(kind.struct), learned)
     if isinstance(kind, ArrayOf):
-        return tuple(_value(rng, layout, name, kind.element) for _ in range(rng.choice((0, 1, 1, 2))))
+        return tuple(_value(rng, layout, name, kind.element, learned) for _ in range(rng.choice((0, 1, 1, 2))))
+    if learned is not None and kind.name in LEARNABLE and rng.random() < LEARNED_SHARE:
+        value = learned.draw(rng, name, kind.name)
+        if value is not None:
+            return value
     if isinstance(kind, Fixed):
         return _fixed(rng, name, kind.name)
     if kind.name == "string":

@@ -2,10 +2,11 @@
 
 import random
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Ends, Kind, renumbered, with_size
+from highwater.fuzz.wire.generate.learned import Learned
 from highwater.fuzz.wire.generate.mutators import MUTATORS, records
 from highwater.fuzz.wire.generate.pool import Pool, ValidRequest, sound_frame
 from highwater.fuzz.wire.generate.requests import CLIENT_ID
@@ -28,6 +29,7 @@ NOVEL_SHARE: Final = 0.3
 """Of the mutated requests: those that build on a request with a new response."""
 NEW_SHARE: Final = 0.3
 """Of the valid requests; the others are those of the pool, which cost a tenth."""
+REWARDED_BYTES: Final = 4_096
 ANY_API: Final = -2
 UNSPECIFIC: Final = frozenset(
     {NO_MUTATION, "flip", "flip header", "cut", "grow", "repeat", "split", "half-open", "finish"}
@@ -52,7 +54,8 @@ class Stream:
         self.left_alone: set[tuple[int, int]] = set()
         served = [api_range for api_range in served for _ in range(WEIGHTS.get(api_range[0].key, 1))]
         self._served, self._sound_share = served, sound_share
-        self._pool = Pool(self.rng)
+        self.learned = Learned()
+        self._pool = Pool(self.rng, self.learned)
         self._number = 0
 
     def next(self) -> Case:
@@ -68,6 +71,11 @@ class Stream:
         """Mutate a request again that had a new response."""
         if key in APIS and APIS[key].min_version <= version <= APIS[key].max_version:
             self._pool.keep(APIS[key], version, frame[4:])
+
+    def reward(self, cases: Iterable[Case]) -> None:
+        """Mutate requests again of which one reached new code of the target."""
+        known = [case for case in cases if case.key in APIS and len(case.frames[-1]) <= REWARDED_BYTES]
+        self._pool.reward((APIS[case.key], case.version, case.frames[-1][4:]) for case in known)
 
     def avoid(self, kind: Kind) -> None:
         """Avoid a kind of case; in all APIs, once two kinds have the same mutation and field name."""
@@ -98,7 +106,7 @@ class Stream:
         version = first + int(rng.random() * (last - first + 1))
         kind = rng.random()
         if kind < self._sound_share * NEW_SHARE:
-            return Case(api.key, version, (sound_frame(rng, api, version, 0),))
+            return Case(api.key, version, (sound_frame(rng, api, version, 0, self.learned),))
         if kind < self._sound_share:
             return Case(api.key, version, (with_size(self._pool.draw(api, version).body),))
         novel = self._pool.draw_novel() if rng.random() < NOVEL_SHARE else None

@@ -30,6 +30,11 @@ func main() {
 		fail(err)
 	}
 	defer cluster.Close()
+	if folder := os.Getenv("HIGHWATER_COVERAGE"); folder != "" {
+		if err := serveCoverage(folder); err != nil {
+			fail(err)
+		}
+	}
 	fmt.Println("ready", strings.Join(cluster.ListenAddrs(), ","))
 	io.Copy(io.Discard, os.Stdin)
 }

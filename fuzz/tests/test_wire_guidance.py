@@ -1,0 +1,144 @@
+"""What steers the fuzzer: values that the target returned, and the counters of a Go target."""
+
+import random
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from highwater.fuzz.wire.command_line import open_target
+from highwater.fuzz.wire.generate.learned import KEPT, Learned
+from highwater.fuzz.wire.generate.pool import Pool
+from highwater.fuzz.wire.generate.requests import generate
+from highwater.fuzz.wire.go_counters import executed_units, line_report
+from highwater.fuzz.wire.line_coverage import count_lines, lines_summary
+from highwater.fuzz.wire.session import Bounds, Session
+from highwater.reference.wire.framing import encode_request
+from highwater.reference.wire.messages.groups import JoinGroupResponse
+from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from highwater.reference.wire.registry import APIS
+from highwater.reference.wire.schema import message_layout
+
+SEED = 5
+TOPIC_ID = bytes(range(1, 17))
+FETCH, HEARTBEAT, METADATA = 1, 12, 3
+
+
+def learned_from(*messages: tuple[Any, int]) -> Learned:
+    learned = Learned()
+    for message, version in messages:
+        learned.learn(message_layout(type(message), version), message)
+    return learned
+
+
+def values_of(key: int, version: int, learned: Learned | None, name: str) -> set[Any]:
+    """Return the values of a field, also of nested ones, in a hundred requests."""
+    rng = random.Random(SEED)
+    found: set[Any] = set()
+
+    def collect(value: Any) -> None:
+        for each in value if isinstance(value, tuple) else ():
+            collect(each)
+        for field in getattr(value, "__dataclass_fields__", ()):
+            if field == name:
+                found.add(getattr(value, field))
+            collect(getattr(value, field))
+
+    for _ in range(100):
+        collect(generate(rng, APIS[key], version, learned))
+    return found
+
+
+def test_ids_of_responses_return_in_requests() -> None:
+    topic = MetadataResponseTopic(error_code=0, name="t", topic_id=TOPIC_ID, is_internal=False, partitions=())
+    learned = learned_from((MetadataResponse(topics=(topic,)), 12))
+    assert TOPIC_ID in values_of(FETCH, 13, learned, "topic_id")
+    assert TOPIC_ID not in values_of(FETCH, 13, None, "topic_id")
+
+
+def test_one_thing_has_several_names() -> None:
+    joined = JoinGroupResponse(generation_id=41, member_id="m-1", leader="m-1", members=())
+    learned = learned_from((joined, 5))
+    assert "m-1" in values_of(HEARTBEAT, 3, learned, "member_id")
+    assert 41 in values_of(8, 9, learned, "generation_id_or_member_epoch"), "a generation is a member epoch"
+
+
+def test_only_the_newest_values_are_kept_and_empty_ones_never() -> None:
+    replies = [JoinGroupResponse(generation_id=n, member_id=f"m-{n}", leader="", members=()) for n in range(100)]
+    learned, rng = learned_from(*((reply, 5) for reply in replies)), random.Random(SEED)
+    drawn = {learned.draw(rng, "member_id", "string") for _ in range(1_000)}
+    assert drawn == {f"m-{n}" for n in range(100 - KEPT, 100)}
+    assert learned.draw(rng, "leader", "string") is None
+
+
+def test_each_rewarded_group_is_drawn_equally_often() -> None:
+    pool = Pool(random.Random(SEED))
+    frames = [encode_request(MetadataRequest(topics=()), version, 1, "c")[4:] for version in range(1, 9)]
+    pool.reward((APIS[METADATA], version, frame) for version, frame in enumerate(frames[:7], 1))
+    pool.reward([(APIS[METADATA], 8, frames[7])])
+    pool.reward([(APIS[METADATA], 8, b"no request")])  # does not decode, so no group
+    drawn = [request.version for _ in range(2_000) if (request := pool.draw_novel()) is not None]
+    assert set(drawn) == set(range(1, 9))
+    assert 0.4 < drawn.count(8) / len(drawn) < 0.6
+
+
+def counter_file(*functions: tuple[int, int, list[int]]) -> bytes:
+    """Return a counter file: package and number of each function, and its counters."""
+    tables = b"abcde"
+    body = b"".join(
+        b"".join(map(uvarint, (len(counters), package, function, *counters)))
+        for package, function, counters in functions
+    )
+    header = bytes(32) + struct.pack("<QII", len(functions), 3, 2)
+    return header + tables + bytes(-len(tables) % 4) + body + bytes(16)
+
+
+def uvarint(value: int) -> bytes:
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*data, value])
+
+
+def test_counters_that_are_not_zero_are_executed() -> None:
+    data = counter_file((1, 700, [0, 5, 300]), (2, 3, [0]), (2, 4, [1]))
+    assert executed_units(data) == {(1, 700, 1), (1, 700, 2), (2, 4, 0)}
+    assert executed_units(counter_file()) == set()
+
+
+def test_lines_of_a_profile() -> None:
+    profile = """mode: atomic
+module/pkg/a.go:3.1,5.2 2 1
+module/pkg/a.go:5.2,9.1 3 0
+module/pkg/b.go:1.1,2.1 1 0
+module/pkg/b.go:9.1,9.5 0 7
+highwater/kfake/main.go:1.1,50.1 9 1
+"""
+    report = line_report(profile)
+    assert (report["covered"], report["all"]) == (3, 9)
+    assert [(row["file"], row["covered"], row["missing"]) for row in report["files"]] == [
+        ("b.go", 0, [1, 2]),
+        ("a.go", 3, [6, 7, 8, 9]),
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("go") is None, reason="Go builds kfake")
+def test_counters_of_kfake_are_read_while_it_runs_and_after_it_was_killed(tmp_path: Path) -> None:
+    with count_lines("kfake", tmp_path) as counters, open_target("kfake") as target:
+        assert counters is not None
+        session = Session(target, tmp_path / "out", SEED, Bounds(cases=400, seconds=60), counters=counters)
+        session.run()
+        assert target.process is not None
+        pid = target.process.pid
+        target.restart()
+        assert target.process.pid != pid, "the process was killed and another one started"
+        counters.new_units(target.process.pid)
+        assert counters.new_units(target.process.pid) == 0, "the same code is not new again"
+    summary = lines_summary(tmp_path)
+    assert 2_000 < summary["covered"] < summary["all"]
+    assert msgspec.json.decode((tmp_path / "lines.json").read_bytes())["files"]
