@@ -33,6 +33,7 @@ ONE_OF_EACH_KIND = [
 WEAK = Path(__file__).with_name("weak_cases.py")
 
 
+@pytest.mark.long
 def test_cases_catch_every_kind_of_defect() -> None:
     report = run_self_test("reference:1", Options(clauses=ONE_OF_EACH_KIND, jobs=2))
     assert report["complaints"] == []

@@ -30,6 +30,7 @@ def test_a_broker_that_does_not_decode_records_is_noticed(monkeypatch: pytest.Mo
     assert violation.invariant == "NothingInvalidStored"
 
 
+@pytest.mark.long
 def test_a_broker_that_lets_clients_write_to_internal_topics_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce, "INTERNAL_TOPICS", frozenset())
     violations = [run(seed, INTRUDER, "kill").violation for seed in range(4)]

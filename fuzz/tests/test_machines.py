@@ -65,6 +65,7 @@ PLANTED = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "owner", "attribute", "planted"), PLANTED)
 def test_a_machine_fails_if_the_rule_is_broken(
     name: str, owner: Any, attribute: str, planted: Any, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,7 @@ def test_a_repeated_isr_proposal_whose_first_copy_was_written_succeeds() -> None
     assert str(result.violation) == "None"
 
 
+@pytest.mark.long
 def test_replicas_agree_although_the_log_cleaner_runs_at_different_times() -> None:
     """The cleaner removes batches of the offsets and transaction logs at a different time on every replica."""
     settings = Settings(
@@ -58,6 +59,7 @@ def test_replicas_agree_although_the_log_cleaner_runs_at_different_times() -> No
     assert [str(result.violation) for result in found.findings] == []
 
 
+@pytest.mark.long
 def test_a_seed_yields_the_same_run_with_every_hash_seed() -> None:
     """No order may depend on hashing: interpreters with different hash seeds write the same trace."""
     script = (
@@ -157,6 +159,7 @@ def test_kinds_of_faults_that_a_run_is_limited_to_leave_silent_damage_out() -> N
     assert {fault.kind for seed in range(20) for fault in draw_schedule(seed, settings).faults} == {"kill"}
 
 
+@pytest.mark.long
 def test_a_replica_whose_log_is_not_read_again_yet_counts_as_stored() -> None:
     """In seed 94051 a leader commits just after a follower with rotten data has started again; once a violation."""
     faults = (

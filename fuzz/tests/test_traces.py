@@ -101,6 +101,7 @@ def test_the_crash_of_a_member_is_recorded_for_the_member() -> None:
     assert [step.node for step in steps if step.action == "Crash"] == ["member:1"]
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("cluster")
 def test_the_traces_of_processes_are_behaviours_of_the_specs(tmp_path: Path) -> None:
     """Two members share a topic whose leader is killed and restarted."""
@@ -121,6 +122,7 @@ def test_the_traces_of_processes_are_behaviours_of_the_specs(tmp_path: Path) -> 
     assert {"LeaderAck", "CompleteJoin", "FollowerAppend", "Restart"} <= set().union(*actions.values())
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("cluster")
 def test_the_traces_of_processes_without_a_guard_are_rejected(tmp_path: Path) -> None:
     """Without AckAfterCommit the leader acknowledges records before they are committed."""

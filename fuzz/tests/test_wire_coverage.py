@@ -24,6 +24,7 @@ def lines_of(folder: Path, code: str) -> dict[str, int]:
     return {row["file"]: row["covered"] for row in files}
 
 
+@pytest.mark.long
 def test_covered_lines_of_several_processes_are_added_up(tmp_path: Path) -> None:
     pytest.importorskip("coverage")
     first = lines_of(tmp_path, "import highwater.reference.wire.varint")

@@ -132,6 +132,7 @@ def test_the_spec_walk_detects_a_guard_that_is_off() -> None:
     assert str(violation) == "commit taken: True; the model: REFUSED"
 
 
+@pytest.mark.long
 def test_a_sequence_is_minimised_to_the_steps_it_needs(tmp_path: Path) -> None:
     target = ReferenceTarget(1, node_program=defective(["CommitForgotten"]))
     try:
@@ -155,6 +156,7 @@ def test_a_sequence_is_minimised_to_the_steps_it_needs(tmp_path: Path) -> None:
         target.close()
 
 
+@pytest.mark.long
 def test_a_crash_of_the_reference_is_found_with_its_source_line(tmp_path: Path) -> None:
     found = run_defect("FlexibleDecoderPanic", 1, tmp_path, seconds=600)  # it ends at the first finding
     assert found.found
@@ -165,6 +167,7 @@ def test_a_crash_of_the_reference_is_found_with_its_source_line(tmp_path: Path) 
     assert (summary["planted"], summary["found"]) == (1, 1)
 
 
+@pytest.mark.long
 def test_an_exception_in_a_handler_is_found_although_the_broker_continues() -> None:
     target = ReferenceTarget(1, node_program=defective(["HandlerRaises"]))
     try:

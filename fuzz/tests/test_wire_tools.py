@@ -209,6 +209,7 @@ SEED_OF_SIZE_AND_CORRELATION = 18
 """A seed that mutates the size field and the correlation id; only one of them is needed to crash the client."""
 
 
+@pytest.mark.long
 def test_a_client_that_crashes_on_a_mutated_response_is_found(tmp_path: Path) -> None:
     script = tmp_path / "client.py"
     script.write_text(CRASHES_ON_WRONG_CORRELATION_ID)

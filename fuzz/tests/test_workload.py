@@ -22,6 +22,7 @@ KILLED = Schedule(
 )
 
 
+@pytest.mark.long
 def test_a_run_writes_a_complete_history(tmp_path: Path) -> None:
     with ReferenceCluster(3, settings=dict(QUICK)) as cluster:
         path = run_workload(cluster, cluster.bootstrap, tmp_path, KILLED, Load(partitions=1))

@@ -5,6 +5,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("spec", "reference", "conformance", "fuzz", "reports")
 
@@ -24,6 +26,7 @@ def test_no_module_of_this_run_has_two_names() -> None:
     assert not set(FOLDERS) & set(sys.modules)
 
 
+@pytest.mark.long
 def test_a_run_of_the_suite_imports_under_our_names_only(tmp_path: Path) -> None:
     check = tmp_path / "check_names.py"
     check.write_text(

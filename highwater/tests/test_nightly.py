@@ -25,6 +25,7 @@ def test_a_clean_run_prints_the_situations(monkeypatch: pytest.MonkeyPatch, caps
     assert "session expired" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_situation_that_never_occurred_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -44,6 +45,7 @@ def test_a_violation_is_printed_with_its_steps(
     assert "to repeat: python -m highwater.soak.nightly --minutes 0.1 --seed 1" in printed
 
 
+@pytest.mark.long
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("situation", STEERED_SCENARIOS)
 def test_a_steered_scenario_reaches_its_situation(situation: str) -> None:

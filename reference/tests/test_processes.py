@@ -38,6 +38,7 @@ def refused(*arguments: str) -> str:
     return line
 
 
+@pytest.mark.long
 def test_each_cluster_has_an_id_of_its_own_and_keeps_it(tmp_path: Path) -> None:
     found = []
     for folder in ("one", "one", "two"):

@@ -143,6 +143,7 @@ def test_watches_are_recursive_and_persistent(sessions: Sessions, root: str) -> 
     assert b.events(4) == [("created", f"{root}/y"), changed, changed, ("deleted", f"{root}/y")]
 
 
+@pytest.mark.long
 def test_brokers_run_on_zookeeper(server: str, tmp_path: Path) -> None:
     """Three brokers elect a controller, create a topic, write, lose the controller, and continue."""
     from confluent_kafka import Producer  # requested only if ZooKeeper runs

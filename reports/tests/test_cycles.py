@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,6 +72,7 @@ def among_committed(edges: Iterable[tuple[int, int]], fates: list[int]) -> Edges
     return {edge for edge in edges if all(fates[txn] != Fate.ABORTED for txn in edge)}
 
 
+@pytest.mark.long
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=400, deadline=None, database=None)
 def test_cycles_of_reads_are_violations_and_those_of_reads_and_writes_are_information(chance: random.Random) -> None:

@@ -58,6 +58,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
     return Pool()
 
 
+@pytest.mark.long
 def test_two_processes_find_the_same(dataset: Path, here: AuditResult, pool: Pool) -> None:
     assert audit(dataset, engine=pool) == here
 
@@ -81,6 +82,7 @@ class InSlices:
         return spreading.distribute(map, history.partitions, Promise.of(history.config), work, keys)
 
 
+@pytest.mark.long
 def test_every_anomaly_is_found_in_slices(
     dataset: Path, here: AuditResult, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,6 +139,7 @@ def test_a_file_that_never_arrives_is_reported_as_missing_events(
     assert "events are missing" in found.quarantine.lines[0].reason
 
 
+@pytest.mark.long
 def test_a_large_history_is_not_audited_for_every_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("highwater.reports.follow.SMALL", 0)
     coming = tmp_path / "coming"

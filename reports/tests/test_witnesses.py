@@ -57,6 +57,7 @@ def judged() -> list[Judged]:
     return found
 
 
+@pytest.mark.long
 def test_each_rule_of_a_partition_has_a_predicate_and_findings() -> None:
     assert set(PREDICATES) == OF_A_PARTITION
     found = Counter(finding.rule for finding in judged())

@@ -94,6 +94,7 @@ def test_a_change_keeps_the_columns_of_what_follows() -> None:
     assert two_lines == ["a == /\\ first", "     /\\ second        ", " " * 12]
 
 
+@pytest.mark.long
 def test_what_becomes_of_each_mutant(counter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {("Add", "<=", "count < Limit"), ("Start", "keep", "count' = 0"), ("Init", "drop", "count = 0")}
     chosen = [each for each in all_changes(counter) if (each.definition, each.what.split()[0], each.old) in wanted]
@@ -107,6 +108,7 @@ def test_what_becomes_of_each_mutant(counter: Path, monkeypatch: pytest.MonkeyPa
     assert score(judged) == (1, 2)
 
 
+@pytest.mark.long
 def test_results_are_kept_until_the_module_changes(counter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = mutate(["counter"], count=2, jobs=1)
     monkeypatch.setattr(mutation_run, "run_task", lambda *_: pytest.fail("it was judged already"))
@@ -130,6 +132,7 @@ def test_an_equivalent_mutant_is_not_run(counter: Path, monkeypatch: pytest.Monk
     assert mutate(["counter"], jobs=1) == [(chosen, Outcome(fate="equivalent", why="for a reason"))]
 
 
+@pytest.mark.long
 def test_a_model_without_result_in_time_kills_nothing(counter: Path) -> None:
     (counter / "MCCounter.tla").write_text(BOUNDED.replace("epoch < 3 /\\ ", ""))
     (counter / "Counter.tla").write_text(COUNTER.replace("count < Limit", "count < Limit + epoch"))
@@ -138,6 +141,7 @@ def test_a_model_without_result_in_time_kills_nothing(counter: Path) -> None:
     assert [(outcome.fate, outcome.undecided) for _, outcome in judged] == [("survived", ("MCCounter",))]
 
 
+@pytest.mark.long
 def test_every_listed_equivalent_is_a_mutant() -> None:
     listed = mutation_run.equivalents().keys()
     modules = {module for module, *_ in listed}

@@ -55,6 +55,7 @@ def one(name: str, definition: str, what: str, old: str) -> Change:
     return change
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("definition", "what", "old", "why"),
     [

@@ -197,6 +197,7 @@ def test_an_unsat_core_names_the_claims_that_matter() -> None:
     assert "OneClaimant" not in core
 
 
+@pytest.mark.long
 def test_the_invariant_holds_in_every_state_of_a_tiny_instance() -> None:
     """Execute the protocol that is proved: the invariant is true in every reachable state."""
     protocol = load("cooperative_rebalance")
@@ -207,6 +208,7 @@ def test_the_invariant_holds_in_every_state_of_a_tiny_instance() -> None:
     assert all(hold(claim, state) is True for claim in protocol.invariant for state in states)
 
 
+@pytest.mark.long
 def test_proof_and_tla_take_the_same_steps() -> None:
     """The steps are equal, and differ with a guard off; `highwater spec prove` compares those of all seven."""
     protocol = load("cooperative_rebalance")

@@ -40,6 +40,7 @@ def test_a_line_that_is_missing_or_stands_elsewhere_is_noticed_by_its_number(tmp
 
 
 # Renumbered, so that only the model can detect it: the line in which the broker truncates its log is missing.
+@pytest.mark.long
 def test_a_missing_line_is_noticed_by_what_it_did(tmp_path: Path) -> None:
     steps = read_trace(FAILOVER)
     at = next(slot for slot, step in enumerate(steps) if step.action == "TruncateToEpochEnd")
@@ -85,6 +86,7 @@ def test_a_changed_value_is_noticed(tmp_path: Path, action: str, part: str, name
     assert (found.verdict, found.line) == (Verdict.INVALID, at + 1)
 
 
+@pytest.mark.long
 def test_the_conjunct_that_refuses_a_line_is_named(tmp_path: Path) -> None:
     steps = read_trace(FAILOVER)
     at = next(slot for slot, step in enumerate(steps) if step.action == "LeaderAck")
