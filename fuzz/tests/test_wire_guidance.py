@@ -17,6 +17,7 @@ from highwater.fuzz.wire.go_counters import executed_units, line_report
 from highwater.fuzz.wire.line_coverage import count_lines, lines_summary
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.reference.wire.framing import encode_request
+from highwater.reference.wire.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from highwater.reference.wire.messages.groups import JoinGroupResponse
 from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from highwater.reference.wire.registry import APIS
@@ -30,8 +31,12 @@ FETCH, HEARTBEAT, METADATA = 1, 12, 3
 def learned_from(*messages: tuple[Any, int]) -> Learned:
     learned = Learned()
     for message, version in messages:
-        learned.learn(message_layout(type(message), version), message)
+        learned.learn(key_of(message), message_layout(type(message), version), message)
     return learned
+
+
+def key_of(message: Any) -> int:
+    return next(api.key for api in APIS.values() if api.response is type(message))
 
 
 def values_of(key: int, version: int, learned: Learned | None, name: str) -> set[Any]:
@@ -66,12 +71,21 @@ def test_one_thing_has_several_names() -> None:
     assert 41 in values_of(8, 9, learned, "generation_id_or_member_epoch"), "a generation is a member epoch"
 
 
+def test_values_of_the_same_api_come_first() -> None:
+    joined = JoinGroupResponse(generation_id=1, member_id="classic", leader="", members=())
+    beat = ConsumerGroupHeartbeatResponse(error_code=0, member_id="consumer", member_epoch=7, heartbeat_interval_ms=5)
+    learned, rng = learned_from((joined, 5), (beat, 1)), random.Random(SEED)
+    drawn = [learned.draw(rng, 68, "member_id", "string") for _ in range(1_000)]
+    assert set(drawn) == {"classic", "consumer"}
+    assert drawn.count("consumer") > 700
+
+
 def test_only_the_newest_values_are_kept_and_empty_ones_never() -> None:
     replies = [JoinGroupResponse(generation_id=n, member_id=f"m-{n}", leader="", members=()) for n in range(100)]
     learned, rng = learned_from(*((reply, 5) for reply in replies)), random.Random(SEED)
-    drawn = {learned.draw(rng, "member_id", "string") for _ in range(1_000)}
+    drawn = {learned.draw(rng, HEARTBEAT, "member_id", "string") for _ in range(1_000)}
     assert drawn == {f"m-{n}" for n in range(100 - KEPT, 100)}
-    assert learned.draw(rng, "leader", "string") is None
+    assert learned.draw(rng, HEARTBEAT, "leader", "string") is None
 
 
 def test_each_rewarded_group_is_drawn_equally_often() -> None:

@@ -469,7 +469,7 @@ class Session:
         if answer and case.key in APIS and (is_new or self.totals.cases % LEARN_EVERY == 0):
             with suppress(DecodeError):
                 _, body = decode_response(APIS[case.key], case.version, answer)
-                self._stream.learned.learn(message_layout(APIS[case.key].response, case.version), body)
+                self._stream.learned.learn(case.key, message_layout(APIS[case.key].response, case.version), body)
 
     def _read_counters(self, case: Case, counters: Counters) -> None:
         """Reward the requests since the last look if the target has executed new code."""

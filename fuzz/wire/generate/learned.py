@@ -30,27 +30,31 @@ LEARNED_AS: Final = {name: thing for thing, names in SAME.items() for name in na
 KINDS: Final = frozenset({"int16", "int32", "int64", "uuid", "string"})
 LEFT_OUT: Final = frozenset({"error_code", "error_message", "throttle_time_ms", "host", "port", "rack"})
 
-Thing = tuple[str, str]
-"""The thing that a field names, and the kind of its value."""
+ANY: Final = -1
+OWN_SHARE: Final = 0.7
+Thing = tuple[int, str, str]
+"""The API, the thing that a field names, and the kind of its value."""
 
 
 class Learned:
-    """The newest values of each thing."""
+    """The newest values of each thing, of each API and of all: a member of one API is none of another."""
 
     def __init__(self) -> None:
         self._values: dict[Thing, deque[Any]] = {}
 
-    def learn(self, layout: Layout, message: Any) -> None:
-        """Take note of the values in a response."""
+    def learn(self, key: int, layout: Layout, message: Any) -> None:
+        """Take note of the values in a response to the API with that key."""
         for field in (*layout.in_line, *layout.tagged):
             kind, value = field.type, getattr(message, field.name)
             elements = value if isinstance(kind, ArrayOf) else (value,)
             kind = kind.element if isinstance(kind, ArrayOf) else kind
             for element in (elements or ())[:ELEMENTS_MAX]:
                 if isinstance(kind, StructOf) and element is not None:
-                    self.learn(layout.of(kind.struct), element)
+                    self.learn(key, layout.of(kind.struct), element)
                 elif isinstance(kind, Fixed | Sized) and kind.name in KINDS and field.name not in LEFT_OUT:
-                    self._add((LEARNED_AS.get(field.name, field.name), kind.name), element)
+                    thing = LEARNED_AS.get(field.name, field.name), kind.name
+                    self._add((key, *thing), element)
+                    self._add((ANY, *thing), element)
 
     def _add(self, thing: Thing, value: Any) -> None:
         if (
@@ -63,7 +67,9 @@ class Learned:
         if value not in values:
             values.append(value)
 
-    def draw(self, rng: random.Random, name: str, kind: str) -> Any | None:
-        """Return a value for a field of that name and kind, None if none was learned."""
-        values = self._values.get((LEARNED_AS.get(name, name), kind))
+    def draw(self, rng: random.Random, key: int, name: str, kind: str) -> Any | None:
+        """Return a value for a field of that name and kind, mostly one of the same API; None if none was learned."""
+        thing = LEARNED_AS.get(name, name), kind
+        own = self._values.get((key, *thing))
+        values = own if own and rng.random() < OWN_SHARE else self._values.get((ANY, *thing))
         return rng.choice(values) if values else None

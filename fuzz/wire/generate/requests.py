@@ -1,6 +1,7 @@
 """Generate valid requests for every API and version from the message classes, with topic and group names that exist."""
 
 import random
+from dataclasses import dataclass
 from typing import Any, Final
 
 from highwater.fuzz.wire.generate.learned import Learned
@@ -11,14 +12,19 @@ from highwater.reference.wire.schema import ArrayOf, Field, FieldType, Fixed, La
 
 TOPICS = ("fuzz-a", "fuzz-b")
 GROUPS = ("fuzz-group", "fuzz-group-2")
+MEMBERS = ("", "fuzz-member-1", "fuzz-member-2")  # since KIP-848 a member names itself
 CLIENT_ID = "highwater-fuzz"
 
 # Requests that a broker obeys and that would stop it, or delete data.
 HARMFUL = {4, 5, 6, 7, 56}
 # Timeouts of requests: kept short, so that a missing response is a failure.
 WAITS = {"max_wait_ms": 50, "timeout_ms": 500, "rebalance_timeout_ms": 1_000, "session_timeout_ms": 6_000}
-NAMES = {"topic": TOPICS, "name": TOPICS, "topic_name": TOPICS, "group_id": GROUPS, "key": GROUPS,
-         "groups": GROUPS, "groups_names": GROUPS, "coordinator_keys": GROUPS}  # fmt: skip
+NAMES = {
+    **dict.fromkeys(("topic", "name", "topic_name", "subscribed_topic_names"), TOPICS),
+    **dict.fromkeys(("group_id", "key", "groups", "groups_names", "coordinator_keys"), GROUPS),
+    "member_id": MEMBERS,
+    "server_assignor": ("uniform", "range"),
+}
 SMALL = {
     "partition",
     "partition_index",
@@ -40,56 +46,86 @@ EDGES = {
 }
 
 
-LEARNED_SHARE: Final = 0.6
+EPOCHS: Final = {"member_epoch": (0, 0, 0, 1, 2, -1, -2, 2**31 - 1), "share_session_epoch": (0, 0, 1, 2, 3, -1)}
+"""Of members and share sessions: 0 joins or opens, -1 and -2 leave or close."""
+CONSUMER, SHARE, STREAMS = "fuzz-consumers", "fuzz-share", "fuzz-streams"
+NEWER_GROUPS: Final = {
+    **dict.fromkeys((68, 69), CONSUMER),
+    **dict.fromkeys((76, 77, 78, 79, 90, 91, 92), SHARE),
+    **dict.fromkeys((88, 89), STREAMS),
+}
+"""By API key. A group has one type, and refuses the requests of the others."""
+NULL_SHARE: Final = 0.15
+NULL_SHARES: Final = {"subscribed_topic_regex": 0.85, "instance_id": 0.7, "server_assignor": 0.6, "rack_id": 0.5}
+"""A member that joins a group of KIP-848 may leave out the first three; with a pattern it must not name topics."""
+LENGTHS: Final = {"topic_partitions": (0, 0, 0, 1)}
+"""A member that joins owns no partitions."""
+KNOWN_SHARE: Final = 0.9
+LEARNED_SHARE: Final = 0.5
 """Of the fields for which the target returned a value."""
 LEARNABLE: Final = frozenset({"string", "uuid", "int16", "int32", "int64"})
 
 
 def generate(rng: random.Random, api: Api, version: int, learned: Learned | None = None) -> Any:
     """Return a request that encodes in that version; values are often edge cases, or those that the target returned."""
-    return _struct(rng, message_layout(api.request, version), learned)
+    return _Maker(rng, api.key, learned).struct(message_layout(api.request, version))
 
 
-def _struct(rng: random.Random, layout: Layout, learned: Learned | None) -> Any:
-    values = {field.name: _field(rng, layout, field, learned) for field in (*layout.in_line, *layout.tagged)}
-    return layout.struct(**values)
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    rng: random.Random
+    key: int
+    learned: Learned | None
 
+    def struct(self, layout: Layout) -> Any:
+        values = {field.name: self._field(layout, field) for field in (*layout.in_line, *layout.tagged)}
+        return layout.struct(**values)
 
-def _field(rng: random.Random, layout: Layout, field: Field, learned: Learned | None) -> Any:
-    if field.tag is not None and rng.random() < 0.7:
-        return field.default
-    if layout.is_nullable(field) and rng.random() < 0.15:
-        return None
-    if field.name in WAITS:
-        return WAITS[field.name]
-    return _value(rng, layout, field.name, field.type, learned)
+    def _field(self, layout: Layout, field: Field) -> Any:
+        if field.tag is not None and self.rng.random() < 0.7:
+            return field.default
+        if layout.is_nullable(field) and self.rng.random() < NULL_SHARES.get(field.name, NULL_SHARE):
+            return None
+        if field.name in WAITS:
+            return WAITS[field.name]
+        return self._value(layout, field.name, field.type)
 
+    def _value(self, layout: Layout, name: str, kind: FieldType) -> Any:
+        rng = self.rng
+        if isinstance(kind, StructOf):
+            return self.struct(layout.of(kind.struct))
+        if isinstance(kind, ArrayOf):
+            return tuple(
+                self._value(layout, name, kind.element) for _ in range(rng.choice(LENGTHS.get(name, (0, 1, 1, 2))))
+            )
+        if self.learned is not None and kind.name in LEARNABLE and rng.random() < LEARNED_SHARE:
+            value = self.learned.draw(rng, self.key, name, kind.name)
+            if value is not None:
+                return value
+        if isinstance(kind, Fixed):
+            return self._fixed(name, kind.name)
+        if kind.name == "string":
+            return self._text(name)
+        return records(rng) if kind.name == "records" else rng.randbytes(rng.choice((0, 1, 5, 130)))
 
-def _value(rng: random.Random, layout: Layout, name: str, kind: FieldType, learned: Learned | None) -> Any:
-    if isinstance(kind, StructOf):
-        return _struct(rng, layout.of(kind.struct), learned)
-    if isinstance(kind, ArrayOf):
-        return tuple(_value(rng, layout, name, kind.element, learned) for _ in range(rng.choice((0, 1, 1, 2))))
-    if learned is not None and kind.name in LEARNABLE and rng.random() < LEARNED_SHARE:
-        value = learned.draw(rng, name, kind.name)
-        if value is not None:
-            return value
-    if isinstance(kind, Fixed):
-        return _fixed(rng, name, kind.name)
-    if kind.name == "string":
-        known = NAMES.get(name, ("", "range", "consumer", "x" * 300, "ü\u0000"))
-        return rng.choice(known) if rng.random() < 0.9 else rng.choice(("", "no/such name", "x" * 260))
-    return records(rng) if kind.name == "records" else rng.randbytes(rng.choice((0, 1, 5, 130)))
+    def _text(self, name: str) -> str:
+        if self.rng.random() >= KNOWN_SHARE:
+            return self.rng.choice(("", "no/such name", "x" * 260))
+        if name == "group_id" and self.key in NEWER_GROUPS:
+            return NEWER_GROUPS[self.key]
+        return self.rng.choice(NAMES.get(name, ("", "range", "consumer", "x" * 300, "ü\u0000")))
 
-
-def _fixed(rng: random.Random, name: str, kind: str) -> Any:
-    if kind == "bool":
-        return rng.random() < 0.5
-    if kind == "uuid":
-        return rng.choice((bytes(16), rng.randbytes(16)))
-    if name in SMALL and rng.random() < 0.8:
-        return rng.choice((-1, 0, 1)) if name in {"acks", "replica_id"} else rng.choice((0, 1))
-    return rng.choice(EDGES[kind])
+    def _fixed(self, name: str, kind: str) -> Any:
+        rng = self.rng
+        if kind == "bool":
+            return rng.random() < 0.5
+        if kind == "uuid":
+            return rng.choice((bytes(16), rng.randbytes(16)))
+        if name in EPOCHS:
+            return rng.choice(EPOCHS[name])
+        if name in SMALL and rng.random() < 0.8:
+            return rng.choice((-1, 0, 1)) if name in {"acks", "replica_id"} else rng.choice((0, 1))
+        return rng.choice(EDGES[kind])
 
 
 def records(rng: random.Random) -> bytes:
