@@ -18,6 +18,7 @@ from highwater.conformance.cases.support.sasl import (
     connect_without_login,
     handshake,
     listener,
+    log_in,
     plain,
     salted_password,
     start_handshake,
@@ -45,6 +46,7 @@ PLAIN = "PLAIN"
 LEAST_ITERATIONS = 4096
 LIFETIME_SINCE = 1
 HUGE = 2 << 20
+LARGE, NAME_SIZE = 600_000, 240
 CLIENT_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(200)
 METADATA_REQUEST = MetadataRequest(topics=())
 
@@ -290,6 +292,17 @@ def test_a_large_frame_is_refused_when_its_size_arrives(cluster: Cluster) -> Non
     broker = unauthenticated_connection(cluster)
     broker.send_bytes(struct.pack(">i", HUGE))
     broker.expect_disconnect()
+
+
+@clause("SEC-20", "after the login")
+@defect(Reply(MetadataRequest, "topics", lambda topics: topics[:1]))
+def test_who_has_logged_in_may_send_large_frames(cluster: Cluster) -> None:
+    """The request is larger than sasl.server.max.receive.size, 512 KiB, which limits only what precedes the login."""
+    sasl = listener(cluster, PLAIN)
+    broker = unauthenticated_connection(cluster, PLAIN)
+    expect("error code of the login", 0, log_in(broker, PLAIN, sasl.user, sasl.password).error_code)
+    names = [f"{cluster.name()}-".ljust(NAME_SIZE, "x") for _ in range(LARGE // NAME_SIZE)]
+    expect("number of topics", len(names), len(broker.metadata(*names).topics))
 
 
 @clause("SEC-21")

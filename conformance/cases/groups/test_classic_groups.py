@@ -21,6 +21,8 @@ from highwater.reference.wire.messages.groups import (
 )
 from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
 
+IDS_REQUIRED_SINCE = 4
+
 
 @clause("GRP-1", "lookup")
 @defect(Reply(FindCoordinatorRequest, "port", increment), Reply(FindCoordinatorRequest, "coordinators.port", increment))
@@ -64,6 +66,21 @@ def test_a_session_timeout_out_of_bounds_is_refused(cluster: Cluster, driver: Gr
     high = cluster.setting("group_max_session_timeout_ms") + 1
     request = driver.join_request(session_timeout_ms=low if edge == "below" else high)
     expect("error code", ErrorCode.INVALID_SESSION_TIMEOUT, driver.connect().call(request).error_code)
+
+
+@clause("GRP-3")
+@pytest.mark.parametrize(
+    "limit",
+    [
+        pytest.param("group_min_session_timeout_ms", id="shortest"),
+        pytest.param("group_max_session_timeout_ms", id="longest"),
+    ],
+)
+@defect(Reply(JoinGroupRequest, "error_code", ErrorCode.INVALID_SESSION_TIMEOUT))
+def test_a_session_timeout_at_a_limit_is_accepted(cluster: Cluster, driver: GroupDriver, limit: str) -> None:
+    request = driver.join_request(session_timeout_ms=cluster.setting(limit))
+    error = driver.connect().call(request).error_code
+    expect("error code of the first JoinGroup", {0, ErrorCode.MEMBER_ID_REQUIRED}, error)
 
 
 @clause("GRP-4")
@@ -192,6 +209,17 @@ def test_a_member_that_left_is_unknown(driver: GroupDriver) -> None:
     member = driver.stable_member()
     expect("error code of leaving", 0, member.leave_error())
     expect("error code", ErrorCode.UNKNOWN_MEMBER_ID, member.heartbeat_error())
+
+
+@clause("GRP-15", "before the join")
+@defect(Reply(LeaveGroupRequest, "members.error_code", ErrorCode.UNKNOWN_MEMBER_ID))
+def test_a_member_that_has_only_an_id_may_leave(driver: GroupDriver) -> None:
+    driver.stable_member()
+    broker = driver.connect()
+    broker.version_of(JoinGroupRequest, IDS_REQUIRED_SINCE)
+    pending = Member(driver, broker, driver.new_id(broker))
+    expect("error code of leaving", 0, pending.leave_error())
+    expect("error code of a join with its id", ErrorCode.UNKNOWN_MEMBER_ID, pending.join_error())
 
 
 @clause("GRP-16", "rejoin")

@@ -5,9 +5,15 @@ import pytest
 from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.committed_offsets import (
     MANY_GROUPS,
+    by_topic,
     commit,
     committed_offset,
     committed_topics,
+    error_codes,
+    expected_errors,
+    expected_parts,
+    mixed_commits,
+    stored_parts,
 )
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause, sweep
@@ -161,6 +167,46 @@ def test_the_offset_of_a_subscribed_topic_stays(cluster: Cluster, group: str, to
         (reply.error_code, only(only(reply.topics).partitions).error_code),
     )
     expect("offset", 5, committed_offset(member.broker, group, topic))
+
+
+@clause("OFF-9", "among others")
+@defect(
+    Reply(OffsetDeleteRequest, "topics.partitions.error_code", 0),
+    Request(OffsetDeleteRequest, "topics", lambda topics: topics[:1]),
+)
+def test_each_offset_is_deleted_or_refused_by_itself(cluster: Cluster, group: str) -> None:
+    driver, (first, subscribed, last) = GroupDriver(cluster, group), (cluster.create_topic() for _ in range(3))
+    member = driver.stable_member(metadata=_subscription(subscribed.name))
+    member.broker.version_of(OffsetDeleteRequest)
+    for committed in (first, subscribed, last):
+        error = commit(member.broker, group, committed, 5, generation=member.generation, member_id=member.member_id)
+        expect("error code of the commit", 0, error)
+    errors = {
+        first.name: 0, subscribed.name: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+        cluster.name(): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, last.name: 0,
+    }  # fmt: skip
+    parts = (OffsetDeleteRequestPartition(partition_index=0),)
+    requested = tuple(OffsetDeleteRequestTopic(name=name, partitions=parts) for name in errors)
+    reply = member.broker.call(OffsetDeleteRequest(group_id=group, topics=requested))
+    found = {listed_topic.name: only(listed_topic.partitions).error_code for listed_topic in reply.topics}
+    expect("error codes", (0, errors), (reply.error_code, found))
+    offsets = [committed_offset(member.broker, group, committed) for committed in (first, subscribed, last)]
+    expect("offsets", [NONE, 5, NONE], offsets)
+
+
+@clause("OFF-15", "mixed")
+@defect(Reply(OffsetCommitRequest, ERROR, 0), Reply(OffsetFetchRequest, OFFSET, NONE))
+def test_each_offset_is_committed_or_refused_by_itself(cluster: Cluster, coordinator: Broker, group: str) -> None:
+    commits = mixed_commits(cluster)
+    topics = tuple(
+        OffsetCommitRequestTopic(
+            name=name, partitions=tuple(OffsetCommitRequestPartition(**each.fields) for each in wanted)
+        )
+        for name, wanted in by_topic(commits).items()
+    )
+    reply = coordinator.call(OffsetCommitRequest(group_id=group, topics=topics))
+    expect("error codes", expected_errors(commits), error_codes(reply))
+    expect("offsets, leader epochs and metadata", True, stored_parts(coordinator, group) == expected_parts(commits))
 
 
 @clause("OFF-6", "unknown group")

@@ -10,7 +10,7 @@ from highwater.conformance.broker import Broker, Topic, batch, expect, only, rec
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
-from highwater.conformance.failures import NoReply, TargetFailure
+from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
 from highwater.conformance.targets.base import PAUSE_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -85,6 +85,29 @@ def test_records_of_any_partition_wake_a_fetch(cluster: Cluster, written: int) -
     reply = leader.receive(APIS[1], version, number)
     found = {response.topic: len(records_of(only(response.partitions).records)) for response in reply.responses}
     expect("number of records", 1, found.get(topics[written].name))
+
+
+@clause("FET-2", "together")
+@defect(Request(FetchRequest, "min_bytes", 1 << 20))
+def test_records_of_several_partitions_wake_a_fetch_together(cluster: Cluster) -> None:
+    """Each partition has a third of min_bytes, the last one only after the fetch has arrived."""
+    node = min(cluster.target.addresses)
+    topics = [cluster.create_topic(assignment=[node]) for _ in range(3)]
+    if len({topic.leader_id for topic in topics}) > 1:
+        raise Unsupported("the target places replicas elsewhere than CreateTopics says")
+    leader, writer = cluster.leader(topics[0]), cluster.leader(topics[0])
+    for topic in topics[:2]:
+        expect("error code of Produce", 0, writer.produce(topic, batch(b"v")).error_code)
+    size = len(leader.fetch(topics[0], 0).records or b"")
+    version = leader.version_of(FetchRequest)
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    requested = tuple(FetchTopic(topic=topic.name, partitions=(part,)) for topic in topics)
+    request = FetchRequest(max_wait_ms=60_000, min_bytes=3 * size, max_bytes=1 << 20, topics=requested)
+    number = leader.send(request, version)
+    expect("error code of Produce", 0, writer.produce(topics[2], batch(b"v")).error_code)
+    reply = leader.receive(APIS[1], version, number)
+    found = {response.topic: len(records_of(only(response.partitions).records)) for response in reply.responses}
+    expect("each topic has a record in the reply", True, found == {topic.name: 1 for topic in topics})
 
 
 @clause("FET-1", "small records")

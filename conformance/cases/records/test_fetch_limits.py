@@ -84,6 +84,13 @@ def test_min_bytes_0_does_not_wait(leader: Broker, topic: Topic) -> None:
     expect("error code and records", (0, b""), (answer.error_code, answer.records or b""))
 
 
+@clause("FET-29", "no partitions")
+@defect(Silence(FetchRequest), Reply(FetchRequest, "error_code", ErrorCode.INVALID_REQUEST))
+def test_a_fetch_without_partitions_does_not_wait(leader: Broker) -> None:
+    reply = leader.call(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20))
+    expect("error code and number of topics", (0, 0), (reply.error_code, len(reply.responses)))
+
+
 @clause("FET-30")
 @defect(Request(FetchRequest, "topics.partitions.fetch_offset", 0), Silence(FetchRequest))
 def test_an_error_is_not_kept_waiting(leader: Broker, topic: Topic) -> None:

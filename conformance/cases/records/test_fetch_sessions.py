@@ -37,7 +37,7 @@ class Reader:
 
     def fetch(
         self, *topics: Topic, offset: int = 0, epoch: int | None = None, forget: tuple[Topic, ...] = (),
-        max_bytes: int = 1 << 30,
+        max_bytes: int = 1 << 30, partition_max_bytes: int = 1 << 20,
     ) -> Any:  # fmt: skip
         request = FetchRequest(
             session_id=self.session_id, session_epoch=self.epoch if epoch is None else epoch, max_wait_ms=0,
@@ -46,7 +46,9 @@ class Reader:
                 FetchTopic(
                     topic=topic.name,
                     partitions=(
-                        FetchPartition(partition=topic.partition, fetch_offset=offset, partition_max_bytes=1 << 20),
+                        FetchPartition(
+                            partition=topic.partition, fetch_offset=offset, partition_max_bytes=partition_max_bytes
+                        ),
                     ),
                 )
                 for topic in topics
@@ -252,3 +254,17 @@ def test_partitions_take_turns_if_the_limit_is_small(reader: Reader, topics: tup
         found |= {topic.topic for topic in reply.responses if topic.partitions[0].records}
         offset += topics[0].name in reported_topics(reply)
     expect("topics of which records were returned", True, found == {topic.name for topic in topics})
+
+
+@clause("FET-27", "changed in a session")
+@defect(Request(FetchRequest, "topics.partitions.partition_max_bytes", 1 << 20))
+def test_the_last_limit_of_a_partition_applies(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+    """A partition that the session knows is named again with another limit and offset."""
+    for _ in range(6):
+        expect("error code", 0, reader.broker.produce(topics[0], batch(b"x" * 1000)).error_code)
+    reader.begin(*topics)
+    for offset, limit, count in ((0, 1, 1), (1, 2500, 2), (3, 1 << 20, 3), (2, 1, 1)):
+        reply = reader.fetch(topics[0], offset=offset, partition_max_bytes=limit)
+        records = [record for topic in reply.responses for record in records_of(topic.partitions[0].records)]
+        found = [record.offset for record in records]
+        expect(f"offsets within {limit} bytes", True, found == list(range(offset, offset + count)))

@@ -10,6 +10,7 @@ from highwater.conformance.defects import Reply, Request, decrement, defect, inc
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from highwater.reference.wire.records import build_batch
 
 MAX_TIMESTAMP, NONE = -3, -1
 END_OFFSET = "topics.partitions.end_offset"
@@ -45,6 +46,28 @@ def test_the_offset_of_the_largest_time(leader: Broker, topic: Topic) -> None:
         leader.produce(topic, batch(b"v", timestamp_ms=NOW_MS + 1000 * number))
     answer = leader.list_offset(topic, MAX_TIMESTAMP, version=leader.version_of(ListOffsetsRequest, 7))
     expect("offset and timestamp", (1, NOW_MS + 3000), (answer.offset, answer.timestamp))
+
+
+@clause("LST-3", "equal times")
+@pytest.mark.parametrize(
+    "batches",
+    [
+        pytest.param([(3, 1, 3)], id="in a batch"),
+        pytest.param([(3,), (1,), (3,)], id="in batches"),
+        pytest.param([(1, 3, 3), (3, 2)], id="in both"),
+    ],
+)
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", 2))
+def test_of_records_with_the_largest_time_the_first_is_returned(
+    leader: Broker, topic: Topic, batches: list[tuple[int, ...]]
+) -> None:
+    version = leader.version_of(ListOffsetsRequest, 7)
+    for times in batches:
+        records = build_batch([(NOW_MS + 1000 * time, b"k", b"v", ()) for time in times])
+        expect("error code of Produce", 0, leader.produce(topic, records).error_code)
+    first = [time for times in batches for time in times].index(3)
+    answer = leader.list_offset(topic, MAX_TIMESTAMP, version=version)
+    expect("offset and timestamp", (first, NOW_MS + 3000), (answer.offset, answer.timestamp))
 
 
 @clause("LST-5")

@@ -3,6 +3,7 @@
 import pytest
 
 from highwater.conformance.broker import CONSUMER, EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect, only
+from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.clause import CODECS, clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
@@ -78,6 +79,23 @@ def test_a_time_finds_the_first_record_in_the_log_that_is_as_late(
         expect(f"offset for {requested}", first, leader.list_offset(topic, NOW_MS + 1000 * requested).offset)
 
 
+@clause("LST-12", "after a deletion")
+@pytest.mark.parametrize("start", [1, 3, 4])
+@defect(Reply(ListOffsetsRequest, OFFSET, 0))
+def test_a_time_does_not_find_a_deleted_record(leader: Broker, topic: Topic, start: int) -> None:
+    """The log starts inside of a batch, of which the broker still stores all records."""
+    batches = ((1, 4, 2), (5, 3, 6))
+    for numbers in batches:
+        records = build_batch([(NOW_MS + 1000 * number, b"k", b"v", ()) for number in numbers])
+        expect("error code of Produce", 0, leader.produce(topic, records).error_code)
+    expect("error code and low watermark", (0, start), delete_records(leader, topic, start))
+    times = [number for numbers in batches for number in numbers]
+    for requested in range(1, 8):
+        later = (offset for offset in range(start, len(times)) if times[offset] >= requested)
+        found = leader.list_offset(topic, NOW_MS + 1000 * requested).offset
+        expect(f"offset for {requested}", next(later, NONE), found)
+
+
 @clause("LST-18")
 @sweep(ListOffsetsRequest, 1, 10)
 @defect(Reply(ListOffsetsRequest, "topics.partitions.error_code", 0))
@@ -87,6 +105,21 @@ def test_a_negative_time_without_meaning_is_refused(leader: Broker, topic: Topic
         answer = leader.list_offset(topic, requested, version=version)
         found = (answer.error_code, answer.offset)
         expect(f"error code and offset for {requested}", (ErrorCode.UNSUPPORTED_VERSION, NONE), found)
+
+
+@clause("LST-18")
+@pytest.mark.parametrize(
+    ("requested", "since"),
+    [pytest.param(requested, since, id=f"before v{since}") for requested, since in NEGATIVE_SINCE.items()],
+)
+@defect(Reply(ListOffsetsRequest, "topics.partitions.error_code", 0))
+def test_a_negative_time_is_refused_in_the_version_before_its_first(
+    leader: Broker, topic: Topic, requested: int, since: int
+) -> None:
+    leader.produce(topic, batch(b"v"))
+    answer = leader.list_offset(topic, requested, version=since - 1)
+    found = (answer.error_code, answer.offset)
+    expect("error code and offset", (ErrorCode.UNSUPPORTED_VERSION, NONE), found)
 
 
 @clause("LST-13", "local")

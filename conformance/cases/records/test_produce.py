@@ -66,11 +66,25 @@ def test_an_error_under_acks_0_ends_the_connection(leader: Broker, topic: Topic)
     leader.expect_disconnect()
 
 
-@clause("PRD-2", "second partition")
+@clause("PRD-2")
+@pytest.mark.parametrize("refused", ["second partition", "first topic", "second topic"])
 @defect(StaysOpen())
-def test_an_error_of_any_partition_under_acks_0_ends_the_connection(leader: Broker, topic: Topic) -> None:
-    data = tuple(PartitionProduceData(index=index, records=batch(b"v")) for index in (topic.partition, 1000))
-    topics = (TopicProduceData(name=topic.name, partition_data=data),)
+def test_an_error_of_any_partition_under_acks_0_ends_the_connection(
+    cluster: Cluster, leader: Broker, topic: Topic, refused: str
+) -> None:
+    accepted, unknown = (topic.name, [topic.partition]), (cluster.name(), [0])
+    requested: dict[str, list[tuple[str, list[int]]]] = {
+        "second partition": [(topic.name, [topic.partition, 1000])],
+        "first topic": [unknown, accepted],
+        "second topic": [accepted, unknown],
+    }
+    topics = tuple(
+        TopicProduceData(
+            name=name,
+            partition_data=tuple(PartitionProduceData(index=index, records=batch(b"v")) for index in indexes),
+        )
+        for name, indexes in requested[refused]
+    )
     leader.send(ProduceRequest(acks=0, timeout_ms=4000, topic_data=topics), leader.version_of(ProduceRequest))
     leader.expect_disconnect()
 

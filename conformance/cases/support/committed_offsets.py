@@ -1,12 +1,14 @@
 """Helpers that commit and read the offset of one partition of a group."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from highwater.conformance.broker import Broker, Topic, only
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.failures import TargetFailure
+from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -53,6 +55,75 @@ def committed_topics(broker: Broker, group: str, topic: Topic | None, version: i
 def committed_offset(broker: Broker, group: str, topic: Topic) -> int:
     """Return the committed offset, -1 for none."""
     return int(only(only(committed_topics(broker, group, topic)).partitions).committed_offset)
+
+
+# -- a request with valid and invalid parts -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MixedCommit:
+    """The commit of one partition, among others, and the error code with which it is answered."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+    error: int = 0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the fields that OffsetCommit and TxnOffsetCommit have in common."""
+        return {
+            "partition_index": self.partition, "committed_offset": self.offset,
+            "committed_leader_epoch": self.leader_epoch, "committed_metadata": self.metadata,
+        }  # fmt: skip
+
+
+def mixed_commits(cluster: Cluster) -> list[MixedCommit]:
+    """Return commits for partitions of two topics, with invalid ones between them and metadata at its limit."""
+    first, second = (cluster.create_topic(partitions=2).name for _ in range(2))
+    limit = cluster.setting("offset_metadata_max_bytes")
+    return [
+        MixedCommit(first, 0, 10, leader_epoch=0, metadata="first"),
+        MixedCommit(first, 1000, 11, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        MixedCommit(first, 1, 12, metadata=None),
+        MixedCommit(cluster.name(), 0, 13, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        MixedCommit(second, 0, 14, metadata="x" * (limit + 1), error=ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        MixedCommit(second, 1, 15, leader_epoch=3, metadata="x" * limit),
+    ]
+
+
+def by_topic(commits: Sequence[MixedCommit]) -> dict[str, list[MixedCommit]]:
+    """Return the commits by topic, in their order."""
+    return {name: [each for each in commits if each.topic == name] for name in dict.fromkeys(c.topic for c in commits)}
+
+
+def error_codes(reply: Any) -> dict[tuple[str, int], int]:
+    """Return the error codes of OffsetCommit or TxnOffsetCommit by partition."""
+    return {(topic.name, part.partition_index): part.error_code for topic in reply.topics for part in topic.partitions}
+
+
+def expected_errors(commits: Sequence[MixedCommit]) -> dict[tuple[str, int], int]:
+    return {each.key: each.error for each in commits}
+
+
+def expected_parts(commits: Sequence[MixedCommit]) -> dict[tuple[str, int], tuple[int, int, str]]:
+    """Return offset, leader epoch and metadata of the commits without an error; null metadata is read as empty."""
+    return {each.key: (each.offset, each.leader_epoch, each.metadata or "") for each in commits if not each.error}
+
+
+def stored_parts(broker: Broker, group: str) -> dict[tuple[str, int], tuple[int, int, str]]:
+    """Return offset, leader epoch and metadata of all committed offsets of the group."""
+    return {
+        (topic.name, part.partition_index): (part.committed_offset, part.committed_leader_epoch, part.metadata)
+        for topic in committed_topics(broker, group, None)
+        for part in topic.partitions
+    }
 
 
 def settled(cluster: Cluster, read: Callable[[], T], expected: T) -> T:

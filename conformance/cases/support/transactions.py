@@ -151,18 +151,27 @@ class Transactional:
     ) -> int:  # fmt: skip
         """Send TxnOffsetCommit to the coordinator of the group and return the error code."""
         part = TxnOffsetCommitRequestPartition(partition_index=topic.partition, committed_offset=offset)
+        topics = (TxnOffsetCommitRequestTopic(name=topic.name, partitions=(part,)),)
+        reply = self.commit_offsets(group, topics, version=version, **fields)
+        return int(only(only(reply.topics).partitions).error_code)
+
+    def commit_offsets(
+        self, group: str, topics: tuple[TxnOffsetCommitRequestTopic, ...], *, version: int | None = None, **fields: Any
+    ) -> Any:  # fmt: skip
+        """Send TxnOffsetCommit to the coordinator of the group and return the reply."""
         request = TxnOffsetCommitRequest(
             transactional_id=self.id, group_id=group, producer_id=self.producer_id, producer_epoch=self.epoch,
-            topics=(TxnOffsetCommitRequestTopic(name=topic.name, partitions=(part,)),), **fields,
+            topics=topics, **fields,
         )  # fmt: skip
         with self._cluster.coordinator(group) as broker:
             chosen = self._version(TxnOffsetCommitRequest, broker) if version is None else version
 
             def send_request() -> tuple[Any, int]:
-                error = only(only(broker.call(request, chosen).topics).partitions).error_code
-                return error, error
+                reply = broker.call(request, chosen)
+                errors = {part.error_code for topic in reply.topics for part in topic.partitions}
+                return reply, next((error for error in errors if error in NOT_READY), 0)
 
-            return int(self._retry_until_ready("TxnOffsetCommit", send_request)[1])
+            return self._retry_until_ready("TxnOffsetCommit", send_request)[0]
 
     # -- EndTxn ------------------------------------------------------------------------------------------
 

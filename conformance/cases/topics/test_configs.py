@@ -193,6 +193,20 @@ def test_a_list_grows_and_shrinks(cluster: Cluster, broker: Broker, controller_b
     eventually_set(cluster, broker, topic, "cleanup.policy", "compact")
 
 
+@clause("ADM-5", "several values")
+@defect(Request(IncrementalAlterConfigsRequest, "resources.configs.value", lambda value: value.split(",")[0]))
+def test_each_value_is_added_to_a_list_once_or_removed(cluster: Cluster, broker: Broker, topic: Topic) -> None:
+    key, controller_broker = "leader.replication.throttled.replicas", controller(cluster)
+    for operation, value, expected in (
+        (APPEND, "0:1,0:2", "0:1,0:2"),
+        (APPEND, "0:2,0:3,0:1,0:4", "0:1,0:2,0:3,0:4"),
+        (SUBTRACT, "0:3,0:5,0:1", "0:2,0:4"),
+        (SUBTRACT, "0:2,0:4", ""),
+    ):
+        expect("error code", 0, change_configs(controller_broker, topic.name, (key, operation, value)))
+        eventually_set(cluster, broker, topic, key, expected)
+
+
 @clause("ADM-26")
 @defect(Reply(IncrementalAlterConfigsRequest, "responses.error_code", 0))
 @pytest.mark.parametrize(

@@ -433,6 +433,23 @@ def test_too_few_in_sync_after_the_append_is_no_success(cluster: Cluster) -> Non
     expect("error code", {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}, error)
 
 
+@clause("CTL-14")
+@defect(Reply(MetadataRequest, "topics.partitions.leader_id", lambda leader: {3: 2}.get(leader, leader)))
+def test_the_first_replica_in_sync_leads_next(cluster: Cluster) -> None:
+    """The second replica has left the ISR and come back, which may change the order of the ISR."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    first, third, second = sorted(cluster.target.addresses)[:3]
+    topic = cluster.create_topic(assignment=[first, second, third])
+    await_isr(cluster, topic, 3)
+    cluster.stop(second)
+    await_isr(cluster, topic, 2)
+    cluster.start(second)
+    await_isr(cluster, topic, 3)
+    expect("leader", first, cluster.topic(topic.name).leader_id)
+    expect("next leader", second, fail_over(cluster, topic).leader_id)
+
+
 @clause("CTL-9")
 @defect(Request(ElectLeadersRequest, "topic_partitions", ()))
 def test_the_preferred_replica_leads_again_when_asked_for(cluster: Cluster) -> None:

@@ -174,6 +174,14 @@ def test_null_asks_for_all_logs(leader: Broker, topic: Topic) -> None:
     expect("the topic is among them", True, (topic.name, 0) in log_sizes(leader))
 
 
+@clause("ADM-31", "none")
+@defect(Request(DescribeLogDirsRequest, "topics", None))
+def test_an_empty_list_asks_for_no_log(leader: Broker, topic: Topic) -> None:
+    reply = leader.call(DescribeLogDirsRequest(topics=()))
+    expect("error codes", True, {0} == {reply.error_code, *(result.error_code for result in reply.results)})
+    expect("number of topics", 0, sum(len(result.topics) for result in reply.results))
+
+
 @clause("ADM-31", "segments")
 @defect(Reply(DescribeLogDirsRequest, "results.topics.partitions.partition_size", lambda size: min(size, 1000)))
 def test_all_segments_of_a_log_count(cluster: Cluster) -> None:

@@ -406,8 +406,11 @@ def delete_error(cluster: Cluster, state: DeleteTopicState) -> int:
 @defect(Reply(DeleteTopicsRequest, "responses.error_code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 @sweep(DeleteTopicsRequest)
 def test_a_topic_is_deleted_by_name(cluster: Cluster, topic: Topic, version: int) -> None:
+    with controller(cluster) as broker:
+        broker.need(DeleteTopicsRequest, version)
+    known = topic_id(cluster, topic.name) if version >= BY_STATE else ZERO_UUID
     result = only(tuple(delete(cluster, DeleteTopicState(name=topic.name), version=version)))
-    expect("name and error code", (topic.name, 0), (result.name, result.error_code))
+    expect("name, id, error code", (topic.name, known, 0), (result.name, result.topic_id, result.error_code))
     assert_missing(cluster, topic.name)
 
 

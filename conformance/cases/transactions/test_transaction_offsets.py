@@ -5,7 +5,18 @@ from typing import Any
 import pytest
 
 from highwater.conformance.broker import Broker, Topic, batch, expect, only
-from highwater.conformance.cases.support.committed_offsets import OFFSETS_TOPIC, commit, java_hash
+from highwater.conformance.cases.support.committed_offsets import (
+    OFFSETS_TOPIC,
+    by_topic,
+    commit,
+    error_codes,
+    expected_errors,
+    expected_parts,
+    java_hash,
+    mixed_commits,
+    settled,
+    stored_parts,
+)
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.producers import NOT_READY
 from highwater.conformance.cases.support.transactions import (
@@ -29,6 +40,8 @@ from highwater.reference.wire.messages.transactions import (
     ListTransactionsRequest,
     TopicRequest,
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 
 # -- offsets ---------------------------------------------------------------------------------------------
@@ -58,6 +71,30 @@ def test_all_offsets_of_a_transaction_count(cluster: Cluster, topic: Topic, prod
     producer.end(commit=COMMIT)
     cluster.eventually("the last offset", lambda: committed_offset(cluster, group, other) == 44)
     expect("offset of the first commit", 42, committed_offset(cluster, group, topic))
+
+
+@clause("TXN-10", "mixed")
+@defect(
+    Reply(TxnOffsetCommitRequest, "topics.partitions.error_code", 0),
+    Reply(OffsetFetchRequest, "groups.topics.partitions.committed_leader_epoch", -1),
+)
+def test_each_offset_of_a_transaction_is_committed_or_refused_by_itself(
+    cluster: Cluster, producer: Transactional
+) -> None:
+    group, commits = cluster.group(), mixed_commits(cluster)
+    expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+    topics = tuple(
+        TxnOffsetCommitRequestTopic(
+            name=name, partitions=tuple(TxnOffsetCommitRequestPartition(**each.fields) for each in wanted)
+        )
+        for name, wanted in by_topic(commits).items()
+    )
+    expect("error codes", expected_errors(commits), error_codes(producer.commit_offsets(group, topics)))
+    broker, expected = cluster.coordinator(group), expected_parts(commits)
+    expect("offsets before the commit", {}, stored_parts(broker, group))
+    producer.end(commit=COMMIT)
+    found = settled(cluster, lambda: stored_parts(broker, group), expected)
+    expect("offsets, leader epochs and metadata", True, found == expected)
 
 
 @clause("OFF-14", "open transaction")
@@ -293,6 +330,7 @@ FILTER_SINCE = {"duration_filter": 1, "transactional_id_pattern": 2}
         pytest.param({"state_filters": ("Ongoing",)}, {"state_filters": ("Empty",)}, id="state"),
         pytest.param({"duration_filter": 0}, {"duration_filter": 3_600_000}, id="duration"),
         pytest.param({"transactional_id_pattern": "hw-.*"}, {"transactional_id_pattern": "no-.*"}, id="pattern"),
+        pytest.param({"transactional_id_pattern": ".*x.*"}, {"transactional_id_pattern": "hw-"}, id="whole id"),
     ],
 )
 def test_a_filter_lets_some_pass(

@@ -1,12 +1,13 @@
 """Transactions: fencing of producers, coordinators, and writes in a transaction."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect
+from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.producers import init_producer_id
 from highwater.conformance.cases.support.transactions import (
     COMMIT,
@@ -30,6 +31,8 @@ from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
     EndTxnRequest,
     InitProducerIdRequest,
 )
@@ -37,6 +40,10 @@ from highwater.reference.wire.messages.transactions import (
 LONGEST_MS = (1 << 31) - 1
 FENCED = ErrorCode.PRODUCER_FENCED
 PRODUCE_ERROR = "responses.partition_responses.error_code"
+VERIFIED_ERROR = "results_by_transaction.topic_results.results_by_partition.partition_error_code"
+NOT_ADDED = ErrorCode.TRANSACTION_ABORTABLE
+NOT_ADDED_BEFORE_5, ABORTABLE_SINCE = ErrorCode.INVALID_TXN_STATE, 5
+"""Up to AddPartitionsToTxn 4 older brokers have this error for a partition that is not in the transaction."""
 
 
 def fenced_producer(cluster: Cluster, topic: Topic) -> Transactional:
@@ -365,3 +372,55 @@ def test_an_instance_of_any_older_epoch_is_fenced(cluster: Cluster, topic: Topic
     reply = first.init(version, producer_id=first.producer_id, producer_epoch=first.epoch)
     expect("error code of InitProducerId", FENCED, reply.error_code)
     last.begin(topic)
+
+
+# -- verification by the leaders of partitions (KIP-890) --------------------------------------------------
+
+
+@clause("TXN-41")
+@defect(
+    Reply(AddPartitionsToTxnRequest, "results_by_transaction", lambda results: results[:1]),
+    Reply(AddPartitionsToTxnRequest, VERIFIED_ERROR, 0),
+)
+@sweep(AddPartitionsToTxnRequest, 4, 5)
+def test_each_partition_of_each_transaction_is_verified_by_itself(
+    cluster: Cluster, producer: Transactional, version: int
+) -> None:
+    first, added, last = (cluster.create_topic() for _ in range(3))
+    unknown, second = (_with_same_coordinator(cluster, producer) for _ in range(2))
+    expect("error code of InitProducerId", 0, second.init().error_code)
+    producer.begin(first, added)
+    second.begin(last)
+    expected: dict[str, dict[str, int]] = {
+        unknown.id: dict.fromkeys((first.name, added.name, last.name), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        producer.id: {first.name: 0, last.name: NOT_ADDED, added.name: 0},
+        second.id: {first.name: NOT_ADDED, last.name: 0},
+    }
+    requested = tuple(_verification(each, expected[each.id]) for each in (unknown, producer, second))
+    reply = producer.coordinator.call(AddPartitionsToTxnRequest(transactions=requested), version)
+    found = {
+        result.transactional_id: {
+            topic.name: _verification_error(only(topic.results_by_partition).partition_error_code, version)
+            for topic in result.topic_results
+        }
+        for result in reply.results_by_transaction
+    }
+    expect("error codes", expected, found)
+
+
+def _with_same_coordinator(cluster: Cluster, producer: Transactional) -> Transactional:
+    """Return another transactional id, which has no producer yet, of the same coordinator."""
+    ids = (cluster.name("x") for _ in range(100))
+    found = next(name for name in ids if coordinator_of(cluster, name) == producer.coordinator.address)
+    return Transactional(cluster, found)
+
+
+def _verification_error(error: int, version: int) -> int:
+    return NOT_ADDED if version < ABORTABLE_SINCE and error == NOT_ADDED_BEFORE_5 else error
+
+
+def _verification(producer: Transactional, names: Iterable[str]) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=producer.id, producer_id=max(producer.producer_id, 0), producer_epoch=max(producer.epoch, 0),
+        verify_only=True, topics=tuple(AddPartitionsToTxnTopic(name=name, partitions=(0,)) for name in names),
+    )  # fmt: skip
