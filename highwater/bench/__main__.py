@@ -19,6 +19,7 @@ from highwater.reports.rules.partition import CANDIDATES, check
 RECORDS = 200_000
 PARTITIONS = 1_000
 SEEDS = range(24)
+SWEPT = range(10)
 OPERATIONS = 2_000_000
 AUDITED = 1_000_000
 EDN_OPERATIONS = 100_000
@@ -155,6 +156,25 @@ def simulator() -> str:
         f"{one.events_per_second:,.0f} simulated events/s on one core, {both.events_per_second:,.0f} on all; "
         f"{simulated / one.seconds:,.0f} simulated seconds a second"
     )
+
+
+def sweep() -> str:
+    """Simulate seeds as `highwater simulate` draws them: faults, probes, all invariants and the audit.
+
+    The figure is in processor time, so that a loaded machine changes it little.
+    """
+    from highwater.commands.run_audit import audit_run
+    from highwater.fuzz.simulator.cluster import Settings
+    from highwater.fuzz.simulator.search import run_seed
+
+    drawn = Settings(swarm=True)
+    run_seed(SWEPT.stop, drawn, audit=audit_run)  # imports
+    started = time.process_time()
+    results = [run_seed(seed, drawn, audit=audit_run) for seed in SWEPT]
+    seconds = time.process_time() - started
+    assert not any(result.violation for result in results)
+    events = sum(result.events for result in results)
+    return f"{events / seconds:,.0f} events per CPU second, {events:,} events of {len(SWEPT)} seeds with everything on"
 
 
 def broker(brokers: int, acks: str) -> str:
@@ -318,6 +338,7 @@ BENCHES: dict[str, Callable[[], str]] = {
     "scale": audit_by_size,
     "porcupine": audit_beside_porcupine,
     "simulator": simulator,
+    "sweep": sweep,
     "broker": lambda: broker(1, "1"),
     "replicated": lambda: broker(3, "all"),
     "recovery": recovery,
