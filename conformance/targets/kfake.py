@@ -11,7 +11,7 @@ from highwater.ports import Ports
 PROGRAM: Final = Path(__file__).with_name("programs") / "kfake"
 MODULE: Final = "github.com/twmb/franz-go/pkg/kfake "
 COVERAGE: Final = "HIGHWATER_COVERAGE"
-"""An environment variable: the folder where a kfake with counters keeps them, and listens for who asks for them."""
+"""An environment variable: the folder where a kfake with counters keeps them, and a socket for their readers."""
 
 
 def kfake(brokers: int = 1) -> ProcessTarget:

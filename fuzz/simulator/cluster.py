@@ -192,7 +192,7 @@ class SimulatedCluster:
         creator = topic_creator(self.broker_ids, topic, partitions, self.settings.replicas, assigned)
         self.run_client(client, creator, patience_ms=20_000 * self.settings.pace)
         if not creator.done:
-            raise AssertionError(f"the simulated cluster did not create {topic} within 20 virtual seconds")
+            raise AssertionError(f"the simulated cluster did not create {topic} in time")
 
     def run_client(self, name: str, client: RetryingClient, *, patience_ms: int) -> None:
         """Run the client until it is done, but not longer than `patience_ms` of virtual time."""

@@ -110,6 +110,7 @@ def _with_probes(chance: Chance, base: Settings, load: Load) -> Settings:
     return replace(
         base,
         load=load,
+        pace=1,  # the waits of the probes are not multiplied
         loss_per_mille=0,
         racks=("a", "b", "a"),
         reorder=chance.draw("reorder", 0, 2) > 0,

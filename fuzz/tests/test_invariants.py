@@ -20,7 +20,7 @@ FOLDERS = {
 
 
 def test_the_simulator_checks_exactly_the_invariants_of_the_table() -> None:
-    sources = [path for path in SIMULATOR.rglob("*.py") if path.name != "violations.py"]
+    sources = [path for path in SIMULATOR.rglob("*.py") if path.name not in {"violations.py", "findings.py"}]
     code = "".join(path.read_text() for path in sources)
     raised = set(re.findall(r'(?:violated\(\s*|Violation\()"([A-Z]\w+)"', code))
     assert raised <= OPERATORS.keys(), "raised, but not in the table"

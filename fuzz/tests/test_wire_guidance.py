@@ -2,7 +2,10 @@
 
 import random
 import shutil
+import socket
 import struct
+import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,10 @@ import msgspec
 import pytest
 
 from highwater.fuzz.wire.command_line import open_target
-from highwater.fuzz.wire.generate.learned import KEPT, Learned
 from highwater.fuzz.wire.generate.pool import Pool
-from highwater.fuzz.wire.generate.requests import generate
-from highwater.fuzz.wire.go_counters import executed_units, line_report
+from highwater.fuzz.wire.generate.requests import NEWER_GROUPS, generate
+from highwater.fuzz.wire.generate.response_values import KEPT, ResponseValues
+from highwater.fuzz.wire.go_counters import Counters, executed_units, line_report
 from highwater.fuzz.wire.line_coverage import count_lines, lines_summary
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.reference.wire.framing import encode_request
@@ -28,18 +31,18 @@ TOPIC_ID = bytes(range(1, 17))
 FETCH, HEARTBEAT, METADATA = 1, 12, 3
 
 
-def learned_from(*messages: tuple[Any, int]) -> Learned:
-    learned = Learned()
+def values_from(*messages: tuple[Any, int]) -> ResponseValues:
+    returned = ResponseValues()
     for message, version in messages:
-        learned.learn(key_of(message), message_layout(type(message), version), message)
-    return learned
+        returned.note(key_of(message), message_layout(type(message), version), message)
+    return returned
 
 
 def key_of(message: Any) -> int:
     return next(api.key for api in APIS.values() if api.response is type(message))
 
 
-def values_of(key: int, version: int, learned: Learned | None, name: str) -> set[Any]:
+def values_of(key: int, version: int, returned: ResponseValues | None, name: str) -> set[Any]:
     """Return the values of a field, also of nested ones, in a hundred requests."""
     rng = random.Random(SEED)
     found: set[Any] = set()
@@ -53,39 +56,39 @@ def values_of(key: int, version: int, learned: Learned | None, name: str) -> set
             collect(getattr(value, field))
 
     for _ in range(100):
-        collect(generate(rng, APIS[key], version, learned))
+        collect(generate(rng, APIS[key], version, returned))
     return found
 
 
 def test_ids_of_responses_return_in_requests() -> None:
     topic = MetadataResponseTopic(error_code=0, name="t", topic_id=TOPIC_ID, is_internal=False, partitions=())
-    learned = learned_from((MetadataResponse(topics=(topic,)), 12))
-    assert TOPIC_ID in values_of(FETCH, 13, learned, "topic_id")
+    returned = values_from((MetadataResponse(topics=(topic,)), 12))
+    assert TOPIC_ID in values_of(FETCH, 13, returned, "topic_id")
     assert TOPIC_ID not in values_of(FETCH, 13, None, "topic_id")
 
 
 def test_one_thing_has_several_names() -> None:
     joined = JoinGroupResponse(generation_id=41, member_id="m-1", leader="m-1", members=())
-    learned = learned_from((joined, 5))
-    assert "m-1" in values_of(HEARTBEAT, 3, learned, "member_id")
-    assert 41 in values_of(8, 9, learned, "generation_id_or_member_epoch"), "a generation is a member epoch"
+    returned = values_from((joined, 5))
+    assert "m-1" in values_of(HEARTBEAT, 3, returned, "member_id")
+    assert 41 in values_of(8, 9, returned, "generation_id_or_member_epoch"), "a generation is a member epoch"
 
 
 def test_values_of_the_same_api_come_first() -> None:
     joined = JoinGroupResponse(generation_id=1, member_id="classic", leader="", members=())
     beat = ConsumerGroupHeartbeatResponse(error_code=0, member_id="consumer", member_epoch=7, heartbeat_interval_ms=5)
-    learned, rng = learned_from((joined, 5), (beat, 1)), random.Random(SEED)
-    drawn = [learned.draw(rng, 68, "member_id", "string") for _ in range(1_000)]
+    returned, rng = values_from((joined, 5), (beat, 1)), random.Random(SEED)
+    drawn = [returned.draw(rng, 68, "member_id", "string") for _ in range(1_000)]
     assert set(drawn) == {"classic", "consumer"}
     assert drawn.count("consumer") > 700
 
 
 def test_only_the_newest_values_are_kept_and_empty_ones_never() -> None:
     replies = [JoinGroupResponse(generation_id=n, member_id=f"m-{n}", leader="", members=()) for n in range(100)]
-    learned, rng = learned_from(*((reply, 5) for reply in replies)), random.Random(SEED)
-    drawn = {learned.draw(rng, HEARTBEAT, "member_id", "string") for _ in range(1_000)}
+    returned, rng = values_from(*((reply, 5) for reply in replies)), random.Random(SEED)
+    drawn = {returned.draw(rng, HEARTBEAT, "member_id", "string") for _ in range(1_000)}
     assert drawn == {f"m-{n}" for n in range(100 - KEPT, 100)}
-    assert learned.draw(rng, HEARTBEAT, "leader", "string") is None
+    assert returned.draw(rng, HEARTBEAT, "leader", "string") is None
 
 
 def test_each_rewarded_group_is_drawn_equally_often() -> None:
@@ -140,6 +143,58 @@ highwater/kfake/main.go:1.1,50.1 9 1
     ]
 
 
+@pytest.mark.parametrize("key", sorted(NEWER_GROUPS))
+def test_a_group_of_each_type_is_named(key: int) -> None:
+    api = APIS[key]
+    names = values_of(key, api.max_version, None, "group_id") | set().union(
+        *(ids for ids in values_of(key, api.max_version, None, "group_ids") if ids is not None)
+    )
+    assert set(NEWER_GROUPS[key]) <= names
+
+
+class CounterServer:
+    """Answers like a process with counters: the given answers in turn; None is no answer."""
+
+    def __init__(self, path: Path, answers: list[bytes | None]) -> None:
+        self._answers, self._listener = answers, socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while self._answers:
+            connection, _ = self._listener.accept()
+            with connection:
+                while self._answers and connection.recv(1):
+                    answer = self._answers.pop(0)
+                    if answer is None:
+                        break
+                    connection.sendall(len(answer).to_bytes(4, "big") + answer)
+
+    def close(self) -> None:
+        self._thread.join()
+        self._listener.close()
+
+
+def test_counters_are_read_again_after_a_process_was_silent_or_replaced(tmp_path: Path) -> None:
+    first, more, other = (
+        counter_file((1, 1, [1, 0])),
+        counter_file((1, 1, [2, 1])),
+        counter_file((1, 1, [1]), (9, 9, [4])),
+    )
+    counters = Counters(tmp_path)
+    assert counters.new_units(5) == 0, "no such process"
+    server = CounterServer(tmp_path / "5.sock", [first, b"", None, more])
+    assert [counters.new_units(5) for _ in range(4)] == [1, 0, 0, 1]
+    server.close()
+    another = CounterServer(tmp_path / "6.sock", [other])
+    assert counters.new_units(6) == 1, "only what no process had executed"
+    assert counters.readings == 4
+    counters.close()
+    another.close()
+
+
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("go") is None, reason="Go builds kfake")
 def test_counters_of_kfake_are_read_while_it_runs_and_after_it_was_killed(tmp_path: Path) -> None:
@@ -151,8 +206,10 @@ def test_counters_of_kfake_are_read_while_it_runs_and_after_it_was_killed(tmp_pa
         pid = target.process.pid
         target.restart()
         assert target.process.pid != pid, "the process was killed and another one started"
-        counters.new_units(target.process.pid)
-        assert counters.new_units(target.process.pid) == 0, "the same code is not new again"
+        assert session.summary()["guidance"]["readings"] > 10
+        assert session.summary()["guidance"]["rewarded"] > 0
+        with closing(Counters(tmp_path / "lines")) as other:
+            assert other.new_units(target.process.pid) > 100, "a new reader finds all"
     summary = lines_summary(tmp_path)
     assert 2_000 < summary["covered"] < summary["all"]
     assert msgspec.json.decode((tmp_path / "lines.json").read_bytes())["files"]

@@ -218,7 +218,9 @@ def _print_summary(summary: dict[str, Any], target: str, *, json_: bool) -> None
     for name, why in summary["skipped"].items():
         typer.echo(f"skipped: sequences {name}: {why}")
     if lines := summary.get("lines"):
-        typer.echo(f"lines of {target}: {lines['covered']:,} of {lines['all']:,}")
+        read = summary["guidance"]["readings"]
+        steered = f"; its counters were read {read:,} times" if read else ""
+        typer.echo(f"lines of {target}: {lines['covered']:,} of {lines['all']:,}{steered}")
     for oracle, covered in summary["oracles"].items():
         typer.echo(f"{oracle}: {covered}")
     verdict = f"{len(summary['findings'])} findings" if summary["findings"] else "clean"

@@ -1,7 +1,7 @@
 """Which code of a Go broker a run has reached: its counters are read while it runs, and steer what is sent.
 
 Go builds a program with a counter in each block of statements (`go build -cover`). The program keeps its counters in
-`covcounters.*` of a folder (so a crash loses little) and sends them over `<pid>.sock` in that folder to who asks; see
+`covcounters.*` of a folder, as of the last reading, and answers readers on `<pid>.sock` in that folder; see
 `conformance/targets/programs/kfake/coverage.go`. `go tool covdata` names the lines.
 """
 
@@ -19,6 +19,8 @@ from typing import Any, Final
 from highwater.errors import UsageError
 
 TIMEOUT_S: Final = 2.0
+PATH_MAX: Final = 80
+"""Bytes: the path of a socket has at most 108."""
 FILE_HEADER, SEGMENT_HEADER = 32, 16
 SEGMENT: Final = struct.Struct("<QII")
 """Number of functions, and the lengths of two tables, which are padded to four bytes together."""
@@ -59,12 +61,18 @@ class Counters:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
+        if len(os.fsencode(self._folder)) > PATH_MAX:
+            raise UsageError("the path is too long for a socket in it", where=str(folder), hint="give a shorter --out")
         self._known: set[Unit] = set()
         self._pid, self._socket = 0, None  # type: int, socket.socket | None
+        self.readings = 0
 
     def new_units(self, pid: int) -> int:
-        """Return how many counters are not zero for the first time in any process; 0 if the process is gone."""
-        if pid != self._pid:
+        """Return how many counters are not zero for the first time in any process; 0 if the process does not answer.
+
+        `readings` counts the answers.
+        """
+        if pid != self._pid or self._socket is None:
             self._connect(pid)
         if self._socket is None:
             return 0
@@ -72,6 +80,7 @@ class Counters:
             self._socket.sendall(b"?")
             size = int.from_bytes(self._receive(4), "big")
             units = executed_units(self._receive(size)) - self._known if size else set()
+            self.readings += 1
         except OSError:
             self.close()
             return 0

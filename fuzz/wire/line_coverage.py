@@ -1,7 +1,8 @@
-"""Which lines of the reference broker or of kfake a run has covered, in each of its processes.
+"""Which lines of the reference broker or of kfake the runs into a folder have covered.
 
-Kfake is built with counters (`go_counters.py`). For the reference, coverage.py starts in a process whose environment
-names a settings file, and writes its data at a normal exit; nothing is known of a process that was killed.
+Kfake is built with counters (`go_counters.py`), which are kept as of their last reading, in the process that is fuzzed.
+For the reference, coverage.py starts in each process whose environment names a settings file, and writes its data at a
+normal exit; nothing is known of a process that was killed.
 """
 
 import os
@@ -51,14 +52,15 @@ def count_lines(target: str, folder: Path) -> Iterator[Counters | None]:
 
 @contextmanager
 def _count_of_kfake(folder: Path, data: Path) -> Iterator[Counters]:
-    os.environ[COVERAGE] = str(data)
     counters = Counters(data)
+    os.environ[COVERAGE] = str(data)
     try:
         yield counters
     finally:
         del os.environ[COVERAGE]
         counters.close()
-        write_json(folder / FILE, go_line_report(data))
+        if any(data.glob("covcounters.*")):  # else kfake did not start, and that error is on its way
+            write_json(folder / FILE, go_line_report(data))
 
 
 @contextmanager

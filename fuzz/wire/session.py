@@ -58,10 +58,10 @@ BUSY_S: Final = 0.25
 STUCK_S: Final = 0.6
 SLOW: Final = "slow"
 RESPONSES_MAX: Final = 100_000
-LEARN_EVERY: Final = 8
+READ_EVERY: Final = 8
 """Of the responses that are not new, one of so many is read for its values."""
-LOOK_EVERY: Final = 24
-"""Responses between two looks at the counters of the target."""
+READ_COUNTERS_EVERY: Final = 24
+"""Responses between two readings of the counters of the target."""
 DEAD_S: Final = 10.0
 """A broker that stalls for longer is dead."""
 STATES_EVERY_S: Final = 0.5
@@ -145,11 +145,12 @@ class Session:
         self._survived: set[Kind] = set()
         self._responses: set[tuple[int, int, str, int]] = set()
         self._answered: list[Case] = []  # since the counters of the target were read
+        self._responses_read, self._rewarded = 0, 0
         self._closed_kinds: set[Kind] = set()
         self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
         self._stream.avoided, self._stream.left_alone = set(self.state.avoid), set(self.state.left_alone)
         self._stream.left_alone |= unknown_versions(self.target.address)
-        for (key, version, _), frame in self.corpus.frames.items():
+        for (key, version, _), frame in self.corpus.frames.items() if self.bounds.guided else ():
             self._stream.keep(key, version, frame)
         self._other_ranges = version_ranges(advertised(self.against)) if self.against else {}
         self._sequences = runnable(version_ranges(self.served))
@@ -192,6 +193,7 @@ class Session:
             self.totals.ended = "interrupted"
         finally:
             self._stalls.close()
+            self._new_units()  # the last reading
             self._engine.close()
             self._confirmation.close(LAST_S if self.totals.ended == "time" else 0.0)
             self.totals.seconds = time.monotonic() - self._started
@@ -280,6 +282,7 @@ class Session:
 
     def _restart(self) -> None:
         """Restart the target if this process launched it, and continue there."""
+        self._new_units()
         self._engine.close()
         self.target.restart()
         self._continue()
@@ -289,6 +292,8 @@ class Session:
         self._engine.move_to(self.target.address)
         self._stalls.move_to(self.target.address, self.target.waited_for_processor_s)
         self._leaks.restarted()
+        self._new_units()  # the code of a start
+        self._answered = []
 
     def _read_log(self) -> None:
         """Report an uncaught exception in the log, even if the target only closed the connection."""
@@ -425,6 +430,7 @@ class Session:
         started, restarts, self._is_paused = time.monotonic(), self.target.restarts, True
         self._stalls.pause(paused=True)
         yield
+        self._new_units()  # what ran meanwhile reached this code, not the requests of the engine
         self._stalls.pause(paused=False)
         self._is_paused = False
         if self.target.restarts != restarts:
@@ -460,25 +466,33 @@ class Session:
         if self.bounds.guided:
             self._build_on(case, answer, is_new=is_new)
         if self.counters is not None:
-            self._read_counters(case, self.counters)
+            self._read_counters(case)
 
     def _build_on(self, case: Case, answer: bytes, *, is_new: bool) -> None:
         """Keep a request with a new response, and the values in it; and those in some other responses."""
         if is_new:
             self._stream.keep(case.key, case.version, case.frames[-1])
-        if answer and case.key in APIS and (is_new or self.totals.cases % LEARN_EVERY == 0):
+        self._responses_read += 1
+        if answer and case.key in APIS and (is_new or self._responses_read % READ_EVERY == 0):
             with suppress(DecodeError):
                 _, body = decode_response(APIS[case.key], case.version, answer)
-                self._stream.learned.learn(case.key, message_layout(APIS[case.key].response, case.version), body)
+                self._stream.returned.note(case.key, message_layout(APIS[case.key].response, case.version), body)
 
-    def _read_counters(self, case: Case, counters: Counters) -> None:
-        """Reward the requests since the last look if the target has executed new code."""
+    def _read_counters(self, case: Case) -> None:
+        """Reward the requests since the last reading if the target has executed new code."""
         self._answered.append(case)
-        if len(self._answered) < LOOK_EVERY or self.target.process is None:
+        if len(self._answered) < READ_COUNTERS_EVERY:
             return
-        if counters.new_units(self.target.process.pid) and self.bounds.guided:
-            self._stream.reward(self._answered)
+        if self._new_units() and self.bounds.guided:
+            self._rewarded += 1
+            self._stream.reward([*self._answered, *self._engine.in_flight()])  # one of them may be running
         self._answered = []
+
+    def _new_units(self) -> int:
+        """Return how much code the target has executed for the first time since the last reading."""
+        if self.counters is None or self.target.process is None:
+            return 0
+        return self.counters.new_units(self.target.process.pid)
 
     def _on_failure(self, failure: Failure, case: Case, history: list[Case]) -> None:
         if self.triage.is_reported(failure, case):
@@ -546,9 +560,13 @@ class Session:
             "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in
                         sorted(self._stream.avoided)],
             "left_alone": [f"{api_name(key)} v{version}" for key, version in sorted(self._stream.left_alone)],
-            "oracles": self._oracles(), "unexamined": self._confirmation.skipped,
+            "guidance": self._guidance(), "oracles": self._oracles(), "unexamined": self._confirmation.skipped,
             "findings": [self._row(finding) for finding in self.triage.findings],
         }  # fmt: skip
+
+    def _guidance(self) -> dict[str, int]:
+        """Return how often the counters of the target were read, and how often that led to further mutations."""
+        return {"readings": self.counters.readings if self.counters else 0, "rewarded": self._rewarded}
 
     def _oracles(self) -> dict[str, str]:
         """Return what the oracles over the whole run covered."""

@@ -63,7 +63,11 @@ def simulate_command(
     chosen = range(given_schedule.seed, given_schedule.seed + 1) if given_schedule is not None else _range(seeds)
     _check_together(
         (keep is not None and not settings.guards_off, "--keep without --guard-off", "name a guard with --guard-off"),
-        (keep is not None and pace != 1, "--keep with --pace", "kept seeds have the pace 1"),
+        (
+            bool(guard_off) and pace != 1,
+            "--guard-off with --pace",
+            "the faults that show the absence of a guard have the pace 1",
+        ),
         (master and out is None, "--master without --out", "name a folder for the rows with --out"),
         (out is not None and trace is not None, "--out with --trace", "a sweep stores one row a seed, but no trace"),
         (out is not None and given_schedule is not None, "--out with --schedule", "a sweep draws its own schedules"),

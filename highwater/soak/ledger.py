@@ -1,13 +1,17 @@
-"""Run seeds that were never run before, and keep the sums: `python -m highwater.soak.ledger [--minutes M] [--pace N]`.
+"""Run seeds that no entry has, and keep the sums: `python -m highwater.soak.ledger [--minutes M] [--pace N]`.
 
 `ledger.json` beside this module has one entry for each version of the broker and simulator, pace, and day: the range
 of seeds, simulated hours, events, audited operations, situations, and every violation with its explanation. `--show`
 prints the sums. Exit code 1 while a violation has no explanation.
 """
 
+import fcntl
 import json
+import os
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -28,7 +32,7 @@ BLOCK: Final = 24  # seeds that an interruption can lose
 MS_AN_HOUR: Final = 3_600_000
 
 
-class Broken(msgspec.Struct):
+class FoundViolation(msgspec.Struct):
     """A violation; `explanation` is written by hand once its cause is known."""
 
     seed: int
@@ -53,7 +57,7 @@ class Entry(msgspec.Struct, kw_only=True):
     acknowledged: int = 0
     audited: int = 0
     seen: dict[str, int] = {}
-    violations: list[Broken] = []
+    violations: list[FoundViolation] = []
 
     def add(self, found: Sweep, settings: Settings) -> None:
         """Add the runs of the seeds after `end`."""
@@ -69,7 +73,7 @@ class Entry(msgspec.Struct, kw_only=True):
         self.seen = dict(sorted((Counter(self.seen) + Counter(found.coverage())).items()))
         for result in found.findings:
             replay = f"highwater simulate --seeds {result.seed}:{result.seed + 1}{options(settings)}"
-            self.violations.append(Broken(result.seed, str(result.violation), replay))
+            self.violations.append(FoundViolation(result.seed, str(result.violation), replay))
 
 
 def read(path: Path = LEDGER) -> list[Entry]:
@@ -129,16 +133,30 @@ def main(
     show: Annotated[bool, typer.Option("--show", help="Print the sums of all entries, and run nothing.")] = False,
 ) -> None:
     """Run seeds that no entry has, add them to the ledger, and print its sums."""
-    entries = read(path)
     if not show:
-        _run(entries, Settings(swarm=True, pace=pace), minutes, jobs, path)
+        with alone(path):
+            _run(Settings(swarm=True, pace=pace), minutes, jobs, path)
+    entries = read(path)
     typer.echo("\n".join(lines(entries)))
     unexplained = any(not broken.explanation for entry in entries for broken in entry.violations)
     raise typer.Exit(ExitCode.VIOLATED if unexplained else ExitCode.HELD)
 
 
-def _run(entries: list[Entry], settings: Settings, minutes: float, jobs: int, path: Path) -> None:
-    end, code = time.monotonic() + minutes * 60, code_digest()
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Keep other runs away from the file meanwhile: each writes all entries."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise UsageError("another run adds to this ledger", where=str(path), hint="wait, or give --ledger") from error
+    finally:
+        os.close(folder)
+
+
+def _run(settings: Settings, minutes: float, jobs: int, path: Path) -> None:
+    entries, end, code = read(path), time.monotonic() + minutes * 60, code_digest()
     while True:
         entry = open_entry(entries, settings.pace, code, datetime.now(UTC).date().isoformat())
         seeds = range(entry.end, entry.end + BLOCK)

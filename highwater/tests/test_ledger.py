@@ -91,6 +91,12 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    with ledger.alone(path), pytest.raises(UsageError, match="another run adds"), ledger.alone(path):
+        pass
+
+
 @pytest.mark.long
 def test_a_run_adds_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "BLOCK", 1)

@@ -194,6 +194,7 @@ def test_a_list_grows_and_shrinks(cluster: Cluster, broker: Broker, controller_b
 
 
 @clause("ADM-5", "several values")
+@KRAFT  # with ZooKeeper a value may be in the list twice
 @defect(Request(IncrementalAlterConfigsRequest, "resources.configs.value", lambda value: value.split(",")[0]))
 def test_each_value_is_added_to_a_list_once_or_removed(cluster: Cluster, broker: Broker, topic: Topic) -> None:
     key, controller_broker = "leader.replication.throttled.replicas", controller(cluster)

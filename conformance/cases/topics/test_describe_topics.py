@@ -67,7 +67,7 @@ def names(cluster: Cluster) -> list[str]:
     Reply(DescribeTopicPartitionsRequest, "next_cursor", None),
 )
 def test_pages_hold_each_partition_once_in_order(broker: Broker, names: list[str], limit: int) -> None:
-    found = list(pages(broker, names[::-1], limit))  # the order of the reply is that of the names
+    found = list(pages(broker, names[::-1], limit))  # the reply is sorted by name
     for full_page in found[:-1]:
         expect("partitions on a full page", limit, len(full_page))
     everything = [(name, number) for name in names for number in range(PARTITIONS)]

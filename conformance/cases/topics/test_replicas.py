@@ -6,7 +6,7 @@ import pytest
 
 from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller
-from highwater.conformance.clause import clause, sweep
+from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect
 from highwater.conformance.failures import Unsupported
@@ -175,6 +175,7 @@ def test_null_asks_for_all_logs(leader: Broker, topic: Topic) -> None:
 
 
 @clause("ADM-31", "none")
+@era(since="3.9")  # 2.8.2 returns all logs
 @defect(Request(DescribeLogDirsRequest, "topics", None))
 def test_an_empty_list_asks_for_no_log(leader: Broker, topic: Topic) -> None:
     reply = leader.call(DescribeLogDirsRequest(topics=()))

@@ -26,6 +26,8 @@ from highwater.spec.formats.history import NEMESIS, Config, Event
 
 READS: Final = (FetchRequest, ListOffsetsRequest, OffsetFetchRequest)
 NOT_CLIENTS: Final = ("broker", "store")
+ABORT_CHECK_MS: Final = 10_000
+"""By so much later than its time-out a transaction may be aborted: the interval of the coordinator's checks."""
 WRITES_ELSEWHERE: Final = ("transformer", "intruder", "client:", "prober")
 
 
@@ -38,8 +40,8 @@ def config_of(settings: Settings, schedule: Schedule, patience_ms: int) -> Confi
     return Config(
         acks="all", idempotence=not stored_twice, isolation="read_committed", replicas=settings.replicas,
         min_insync_replicas=settings.min_insync_replicas, unclean_election=False, retention=False, compaction=False,
-        offset_expiry=False, patience_ms=patience_ms, transaction_timeout_ms=settings.clients.transaction_timeout_ms,
-        source="simulator",
+        offset_expiry=False, patience_ms=patience_ms, source="simulator",
+        transaction_timeout_ms=settings.clients.transaction_timeout_ms + ABORT_CHECK_MS,
     )  # fmt: skip
 
 

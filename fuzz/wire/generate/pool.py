@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.fuzz.wire.generate.learned import Learned
 from highwater.fuzz.wire.generate.requests import CLIENT_ID, generate
+from highwater.fuzz.wire.generate.response_values import ResponseValues
 from highwater.reference.wire.constructs import Site, sites
 from highwater.reference.wire.errors import DecodeError, EncodeError
 from highwater.reference.wire.framing import decode_request_header, encode_request
@@ -43,10 +43,10 @@ class ValidRequest:
 
 
 class Pool:
-    """`learned`: values that the target returned, for new requests."""
+    """`returned`: values that the target returned, for new requests."""
 
-    def __init__(self, rng: random.Random, learned: Learned | None = None) -> None:
-        self._rng, self._learned = rng, learned
+    def __init__(self, rng: random.Random, returned: ResponseValues | None = None) -> None:
+        self._rng, self._returned = rng, returned
         self._rewarded: deque[list[ValidRequest]] = deque(maxlen=REWARDED_MAX)
         self._requests: dict[tuple[int, int], list[ValidRequest]] = {}
         self._novel: deque[ValidRequest] = deque(maxlen=NOVEL_MAX)
@@ -84,7 +84,7 @@ class Pool:
         return self._rng.choice(self._novel) if self._novel else None
 
     def _make(self, api: Api, version: int) -> ValidRequest:
-        return _with_sites(api, version, sound_frame(self._rng, api, version, 0, self._learned)[4:])
+        return _with_sites(api, version, sound_frame(self._rng, api, version, 0, self._returned)[4:])
 
 
 def _with_sites(api: Api, version: int, body: bytes) -> ValidRequest:
@@ -94,12 +94,12 @@ def _with_sites(api: Api, version: int, body: bytes) -> ValidRequest:
 
 
 def sound_frame(
-    rng: random.Random, api: Api, version: int, correlation_id: int, learned: Learned | None = None
+    rng: random.Random, api: Api, version: int, correlation_id: int, returned: ResponseValues | None = None
 ) -> bytes:
     """Return a new valid request of that version, with size field."""
     for _ in range(ATTEMPTS):
         try:
-            return encode_request(generate(rng, api, version, learned), version, correlation_id, CLIENT_ID)
+            return encode_request(generate(rng, api, version, returned), version, correlation_id, CLIENT_ID)
         except EncodeError:
             continue  # a value that this version cannot carry
     raise EncodeError(f"no request of {api.name} version {version} in {ATTEMPTS} attempts")

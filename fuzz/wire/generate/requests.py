@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.fuzz.wire.generate.learned import Learned
+from highwater.fuzz.wire.generate.response_values import ResponseValues
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.records import build_batch
 from highwater.reference.wire.registry import Api
@@ -21,7 +21,7 @@ HARMFUL = {4, 5, 6, 7, 56}
 WAITS = {"max_wait_ms": 50, "timeout_ms": 500, "rebalance_timeout_ms": 1_000, "session_timeout_ms": 6_000}
 NAMES = {
     **dict.fromkeys(("topic", "name", "topic_name", "subscribed_topic_names"), TOPICS),
-    **dict.fromkeys(("group_id", "key", "groups", "groups_names", "coordinator_keys"), GROUPS),
+    **dict.fromkeys(("group_id", "group_ids", "key", "groups", "groups_names", "coordinator_keys"), GROUPS),
     "member_id": MEMBERS,
     "server_assignor": ("uniform", "range"),
 }
@@ -50,9 +50,10 @@ EPOCHS: Final = {"member_epoch": (0, 0, 0, 1, 2, -1, -2, 2**31 - 1), "share_sess
 """Of members and share sessions: 0 joins or opens, -1 and -2 leave or close."""
 CONSUMER, SHARE, STREAMS = "fuzz-consumers", "fuzz-share", "fuzz-streams"
 NEWER_GROUPS: Final = {
-    **dict.fromkeys((68, 69), CONSUMER),
-    **dict.fromkeys((76, 77, 78, 79, 90, 91, 92), SHARE),
-    **dict.fromkeys((88, 89), STREAMS),
+    **dict.fromkeys((8, 9), (*GROUPS, CONSUMER)),
+    **dict.fromkeys((68, 69), (CONSUMER,)),
+    **dict.fromkeys((76, 77, 78, 79, 90, 91, 92), (SHARE,)),
+    **dict.fromkeys((88, 89), (STREAMS,)),
 }
 """By API key. A group has one type, and refuses the requests of the others."""
 NULL_SHARE: Final = 0.15
@@ -61,21 +62,21 @@ NULL_SHARES: Final = {"subscribed_topic_regex": 0.85, "instance_id": 0.7, "serve
 LENGTHS: Final = {"topic_partitions": (0, 0, 0, 1)}
 """A member that joins owns no partitions."""
 KNOWN_SHARE: Final = 0.9
-LEARNED_SHARE: Final = 0.5
+RETURNED_SHARE: Final = 0.5
 """Of the fields for which the target returned a value."""
-LEARNABLE: Final = frozenset({"string", "uuid", "int16", "int32", "int64"})
+RETURNED_KINDS: Final = frozenset({"string", "uuid", "int16", "int32", "int64"})
 
 
-def generate(rng: random.Random, api: Api, version: int, learned: Learned | None = None) -> Any:
+def generate(rng: random.Random, api: Api, version: int, returned: ResponseValues | None = None) -> Any:
     """Return a request that encodes in that version; values are often edge cases, or those that the target returned."""
-    return _Maker(rng, api.key, learned).struct(message_layout(api.request, version))
+    return _Maker(rng, api.key, returned).struct(message_layout(api.request, version))
 
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
     rng: random.Random
     key: int
-    learned: Learned | None
+    returned: ResponseValues | None
 
     def struct(self, layout: Layout) -> Any:
         values = {field.name: self._field(layout, field) for field in (*layout.in_line, *layout.tagged)}
@@ -98,8 +99,8 @@ class _Maker:
             return tuple(
                 self._value(layout, name, kind.element) for _ in range(rng.choice(LENGTHS.get(name, (0, 1, 1, 2))))
             )
-        if self.learned is not None and kind.name in LEARNABLE and rng.random() < LEARNED_SHARE:
-            value = self.learned.draw(rng, self.key, name, kind.name)
+        if self.returned is not None and kind.name in RETURNED_KINDS and rng.random() < RETURNED_SHARE:
+            value = self.returned.draw(rng, self.key, name, kind.name)
             if value is not None:
                 return value
         if isinstance(kind, Fixed):
@@ -111,8 +112,8 @@ class _Maker:
     def _text(self, name: str) -> str:
         if self.rng.random() >= KNOWN_SHARE:
             return self.rng.choice(("", "no/such name", "x" * 260))
-        if name == "group_id" and self.key in NEWER_GROUPS:
-            return NEWER_GROUPS[self.key]
+        if name in {"group_id", "group_ids"} and self.key in NEWER_GROUPS:
+            return self.rng.choice(NEWER_GROUPS[self.key])
         return self.rng.choice(NAMES.get(name, ("", "range", "consumer", "x" * 300, "ü\u0000")))
 
     def _fixed(self, name: str, kind: str) -> Any:

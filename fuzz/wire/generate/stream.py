@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Ends, Kind, renumbered, with_size
-from highwater.fuzz.wire.generate.learned import Learned
 from highwater.fuzz.wire.generate.mutators import MUTATORS, records
 from highwater.fuzz.wire.generate.pool import Pool, ValidRequest, sound_frame
 from highwater.fuzz.wire.generate.requests import CLIENT_ID
+from highwater.fuzz.wire.generate.response_values import ResponseValues
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from highwater.reference.wire.registry import APIS, Api
@@ -54,8 +54,8 @@ class Stream:
         self.left_alone: set[tuple[int, int]] = set()
         served = [api_range for api_range in served for _ in range(WEIGHTS.get(api_range[0].key, 1))]
         self._served, self._sound_share = served, sound_share
-        self.learned = Learned()
-        self._pool = Pool(self.rng, self.learned)
+        self.returned = ResponseValues()
+        self._pool = Pool(self.rng, self.returned)
         self._number = 0
 
     def next(self) -> Case:
@@ -106,7 +106,7 @@ class Stream:
         version = first + int(rng.random() * (last - first + 1))
         kind = rng.random()
         if kind < self._sound_share * NEW_SHARE:
-            return Case(api.key, version, (sound_frame(rng, api, version, 0, self.learned),))
+            return Case(api.key, version, (sound_frame(rng, api, version, 0, self.returned),))
         if kind < self._sound_share:
             return Case(api.key, version, (with_size(self._pool.draw(api, version).body),))
         novel = self._pool.draw_novel() if rng.random() < NOVEL_SHARE else None

@@ -8,38 +8,37 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/coverage"
-	"strings"
+	"time"
 )
 
-// serveCoverage answers every byte on a connection with the counters of this process, if more units were executed since
-// the last answer: a big-endian length (0: no more than before) and the contents of a counter file. It also keeps them
-// in a file of the folder, where `go tool covdata` finds them after a crash. Works only if built with -cover.
+// serveCoverage listens on <pid>.sock of the folder. It answers every byte with the counters of this process, if more of
+// them are above zero than in the last answer: a big-endian length (0: no more than before) and the contents of a counter
+// file. It also keeps them in a file of the folder, where `go tool covdata` finds them after a crash. Works only if the
+// program was built with -cover.
 func serveCoverage(folder string) error {
 	if err := coverage.WriteMetaDir(folder); err != nil {
 		return err
 	}
-	found, err := filepath.Glob(filepath.Join(folder, "covmeta.*"))
-	if err != nil || len(found) == 0 {
-		return fmt.Errorf("no covmeta file in %s", folder)
-	}
-	name := fmt.Sprintf("covcounters.%s.%d.1", strings.TrimPrefix(filepath.Ext(found[0]), "."), os.Getpid())
-	listener, err := net.Listen("unix", filepath.Join(folder, fmt.Sprintf("%d.sock", os.Getpid())))
+	socket := filepath.Join(folder, fmt.Sprintf("%d.sock", os.Getpid()))
+	os.Remove(socket) // of a killed process that had the same id
+	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return err
 	}
+	started := time.Now().UnixNano()
 	go func() {
 		for {
 			connection, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			go answer(connection, filepath.Join(folder, name))
+			go answer(connection, folder, started)
 		}
 	}()
 	return nil
 }
 
-func answer(connection net.Conn, path string) {
+func answer(connection net.Conn, folder string, started int64) {
 	defer connection.Close()
 	last, asked := 0, make([]byte, 1)
 	for {
@@ -50,14 +49,21 @@ func answer(connection net.Conn, path string) {
 		if err := coverage.WriteCounters(&counters); err != nil {
 			return
 		}
-		var sent []byte
-		if executed := executedUnits(counters.Bytes()); executed > last {
-			last, sent = executed, counters.Bytes()
-			os.WriteFile(path+".tmp", sent, 0o644)
-			os.Rename(path+".tmp", path)
+		data, sent := counters.Bytes(), []byte(nil)
+		if executed := executedUnits(data); executed > last {
+			last, sent = executed, data
+			// The name has the hash of the build, which is in the header of the file, too.
+			name := fmt.Sprintf("covcounters.%x.%d.%d", data[8:24], os.Getpid(), started)
+			keep(filepath.Join(folder, name), data)
 		}
 		connection.Write(binary.BigEndian.AppendUint32(nil, uint32(len(sent))))
 		connection.Write(sent)
+	}
+}
+
+func keep(path string, data []byte) {
+	if err := os.WriteFile(path+".tmp", data, 0o644); err == nil {
+		os.Rename(path+".tmp", path)
 	}
 }
 

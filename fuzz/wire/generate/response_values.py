@@ -22,7 +22,7 @@ SAME: Final = {
     ),
     "member epoch": ("generation_id", "member_epoch", "generation_id_or_member_epoch"),
     "leader epoch": ("leader_epoch", "current_leader_epoch", "last_fetched_epoch", "committed_leader_epoch"),
-    "group": ("group_id", "groups", "groups_names"),
+    "group": ("group_id", "group_ids", "groups", "groups_names"),
     "topic": ("topic", "topic_name"),
 }  # fmt: skip
 """Names of one thing in requests and responses."""
@@ -36,13 +36,13 @@ Thing = tuple[int, str, str]
 """The API, the thing that a field names, and the kind of its value."""
 
 
-class Learned:
+class ResponseValues:
     """The newest values of each thing, of each API and of all: a member of one API is none of another."""
 
     def __init__(self) -> None:
         self._values: dict[Thing, deque[Any]] = {}
 
-    def learn(self, key: int, layout: Layout, message: Any) -> None:
+    def note(self, key: int, layout: Layout, message: Any) -> None:
         """Take note of the values in a response to the API with that key."""
         for field in (*layout.in_line, *layout.tagged):
             kind, value = field.type, getattr(message, field.name)
@@ -50,7 +50,7 @@ class Learned:
             kind = kind.element if isinstance(kind, ArrayOf) else kind
             for element in (elements or ())[:ELEMENTS_MAX]:
                 if isinstance(kind, StructOf) and element is not None:
-                    self.learn(key, layout.of(kind.struct), element)
+                    self.note(key, layout.of(kind.struct), element)
                 elif isinstance(kind, Fixed | Sized) and kind.name in KINDS and field.name not in LEFT_OUT:
                     thing = LEARNED_AS.get(field.name, field.name), kind.name
                     self._add((key, *thing), element)
@@ -64,8 +64,9 @@ class Learned:
         ):
             return
         values = self._values.setdefault(thing, deque(maxlen=KEPT))
-        if value not in values:
-            values.append(value)
+        if value in values:
+            values.remove(value)  # so that what returns stays
+        values.append(value)
 
     def draw(self, rng: random.Random, key: int, name: str, kind: str) -> Any | None:
         """Return a value for a field of that name and kind, mostly one of the same API; None if none was learned."""
