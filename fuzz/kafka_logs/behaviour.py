@@ -171,6 +171,8 @@ class Behaviour:
             self.partition_epoch += 1
             self._write("ControllerShrinkIsr", self.controller)
             return
+        if self.leader == NO_LEADER and state.leader in self.logs:
+            self._lead_again(state.leader)
         if self.leader != NO_LEADER:
             for node in sorted(joining & self.logs.keys()):  # a broker without a replica cannot fetch
                 needed = max(self.high_watermark[self.leader], self.epoch_start)
@@ -207,6 +209,21 @@ class Behaviour:
             log_end_offset=self.epoch_start if own is None else own, high_watermark=self.high_watermark[leader],
         )  # fmt: skip
         self.role[leader], self.latest[leader] = epoch, max(self.latest[leader], epoch)
+
+    def _lead_again(self, leader: int) -> None:
+        """The leader has restarted, or its session has only expired, and no other was elected: its epoch continues.
+
+        A controller that does not notice the new session, or a new controller, sends it the same leader epoch.
+        """
+        assert self.state is not None
+        self.leader, self.isr, self.epoch_start = leader, set(self.state.eligible), len(self.logs[leader])
+        self._line(
+            "BecomeLeader", leader, {}, leader_epoch=self.state.leader_epoch,
+            controller_epoch=self._controller_epoch(), partition_epoch=self.partition_epoch, isr=sorted(self.isr),
+            log_end_offset=self.epoch_start, high_watermark=self.high_watermark[leader],
+        )  # fmt: skip
+        self.role[leader] = self.state.leader_epoch
+        self.latest[leader] = max(self.latest[leader], self.state.leader_epoch)
 
     def _controller_epoch(self) -> int:
         """Return the controller epoch under which the state was written: as ZooKeeper has it, or the last term."""

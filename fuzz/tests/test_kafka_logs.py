@@ -44,6 +44,20 @@ def test_a_real_life_is_accepted_with_hidden_steps(tmp_path: Path, life: Life) -
     assert 0 < found.hidden.total() < found.found.steps
 
 
+@pytest.mark.long
+def test_with_zookeeper_a_leader_that_registers_again_may_lead_on_in_its_epoch(tmp_path: Path) -> None:
+    """A chaos run of 60 s with 26 faults: leader 1 and the controller had new sessions before leader 1 wrote an ISR.
+
+    With the guard, which clusters with KRaft have, it would have to be elected again.
+    """
+    life = read_life(LIVES / "kafka-2.8.2-leads-again.json")
+    models = ("isr_commit", "hw_truncation")
+    assert [found.judgement for found in judge(life, tmp_path, models=models)] == [Judgement.ACCEPTED] * 2
+    with_guard = msgspec.structs.replace(life, log=METADATA_LOG)
+    (refused,) = judge(with_guard, tmp_path, models=("hw_truncation",))
+    assert refused.judgement is Judgement.REFUSED
+
+
 def test_without_the_folder_of_a_broker_it_is_accepted_as_far_as_seen(tmp_path: Path, life: Life) -> None:
     replicas = {node: replica for node, replica in life.replicas.items() if node != 3}
     (found,) = judge(msgspec.structs.replace(life, replicas=replicas), tmp_path, models=("isr_commit",))

@@ -156,11 +156,12 @@ ControllerShrinkIsr(isr) ==
 (* Leader *)
 
 \* A broker that registered again receives the current state again; to lead, it must be elected again.  Requests that
-\* the controller sent before the restart have the old broker epoch, and are rejected (KIP-380).
+\* the controller sent before the restart have the old broker epoch, and are rejected (KIP-380).  With the guard off a
+\* broker may lead on in its epoch: with ZooKeeper a new controller that has not seen its restart sends it that epoch.
 Accepts(b, e) ==
     /\ Registered(b)
     /\ \/ e > leaderEpoch[b]
-       \/ e = leaderEpoch[b] /\ status[b] = "idle" /\ InEpoch(e).leader # b
+       \/ e = leaderEpoch[b] /\ status[b] = "idle" /\ (InEpoch(e).leader # b \/ ~UncleanRestartLeavesIsr)
        \/ e < leaderEpoch[b] /\ ~FenceStaleLeaderAndIsr       \* guard off: a late request reverts the state (KAFKA-1188)
 
 BecomeLeader(b, e) ==
