@@ -201,12 +201,18 @@ class Behaviour:
         if leader == NO_LEADER or leader not in self.logs:
             self.leader = NO_LEADER
             return
-        own = self.blocks.leaders_start.get((leader, epoch), self.blocks.starts.get(epoch))
+        self._become_leader(self.blocks.leaders_start.get((leader, epoch), self.blocks.starts.get(epoch)))
+
+    def _become_leader(self, log_end: int | None) -> None:
+        """The leader applies the state; `log_end` is where its log ends if the folders say so."""
+        assert self.state is not None
+        leader, epoch = self.leader, self.state.leader_epoch
         self.isr, self.epoch_start = set(self.state.eligible), len(self.logs[leader])
         self._line(
             "BecomeLeader", leader, {}, leader_epoch=epoch, controller_epoch=self._controller_epoch(),
             partition_epoch=self.partition_epoch, isr=sorted(self.isr),
-            log_end_offset=self.epoch_start if own is None else own, high_watermark=self.high_watermark[leader],
+            log_end_offset=self.epoch_start if log_end is None else log_end,
+            high_watermark=self.high_watermark[leader],
         )  # fmt: skip
         self.role[leader], self.latest[leader] = epoch, max(self.latest[leader], epoch)
 
@@ -215,15 +221,8 @@ class Behaviour:
 
         A controller that does not notice the new session, or a new controller, sends it the same leader epoch.
         """
-        assert self.state is not None
-        self.leader, self.isr, self.epoch_start = leader, set(self.state.eligible), len(self.logs[leader])
-        self._line(
-            "BecomeLeader", leader, {}, leader_epoch=self.state.leader_epoch,
-            controller_epoch=self._controller_epoch(), partition_epoch=self.partition_epoch, isr=sorted(self.isr),
-            log_end_offset=self.epoch_start, high_watermark=self.high_watermark[leader],
-        )  # fmt: skip
-        self.role[leader] = self.state.leader_epoch
-        self.latest[leader] = max(self.latest[leader], self.state.leader_epoch)
+        self.leader, self.fetched = leader, {}
+        self._become_leader(None)
 
     def _controller_epoch(self) -> int:
         """Return the controller epoch under which the state was written: as ZooKeeper has it, or the last term."""

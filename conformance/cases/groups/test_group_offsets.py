@@ -105,7 +105,8 @@ def test_null_metadata_is_read_as_none(coordinator: Broker, group: str, topic: T
 @clause("OFF-18")
 @defect(Reply(OffsetFetchRequest, OFFSET, 5))
 def test_offsets_go_with_their_topic(cluster: Cluster, coordinator: Broker, group: str, topic: Topic) -> None:
-    commit(coordinator, group, topic, 5)
+    expect("error code of the commit", 0, commit(coordinator, group, topic, 5))
+    expect("offset before the deletion", 5, committed_offset(coordinator, group, topic))
     cluster.delete_topics(topic.name)
     cluster.eventually("no offset", lambda: committed_offset(coordinator, group, topic) == NONE, 20.0)
 

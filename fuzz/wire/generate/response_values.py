@@ -26,7 +26,7 @@ SAME: Final = {
     "topic": ("topic", "topic_name"),
 }  # fmt: skip
 """Names of one thing in requests and responses."""
-LEARNED_AS: Final = {name: thing for thing, names in SAME.items() for name in names}
+THING_OF: Final = {name: thing for thing, names in SAME.items() for name in names}
 KINDS: Final = frozenset({"int16", "int32", "int64", "uuid", "string"})
 LEFT_OUT: Final = frozenset({"error_code", "error_message", "throttle_time_ms", "host", "port", "rack"})
 
@@ -52,7 +52,7 @@ class ResponseValues:
                 if isinstance(kind, StructOf) and element is not None:
                     self.note(key, layout.of(kind.struct), element)
                 elif isinstance(kind, Fixed | Sized) and kind.name in KINDS and field.name not in LEFT_OUT:
-                    thing = LEARNED_AS.get(field.name, field.name), kind.name
+                    thing = THING_OF.get(field.name, field.name), kind.name
                     self._add((key, *thing), element)
                     self._add((ANY, *thing), element)
 
@@ -69,8 +69,8 @@ class ResponseValues:
         values.append(value)
 
     def draw(self, rng: random.Random, key: int, name: str, kind: str) -> Any | None:
-        """Return a value for a field of that name and kind, mostly one of the same API; None if none was learned."""
-        thing = LEARNED_AS.get(name, name), kind
+        """Return a value for a field of that name and kind, mostly one of the same API; None if there is none."""
+        thing = THING_OF.get(name, name), kind
         own = self._values.get((key, *thing))
         values = own if own and rng.random() < OWN_SHARE else self._values.get((ANY, *thing))
         return rng.choice(values) if values else None
