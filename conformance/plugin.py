@@ -6,11 +6,13 @@ A case that fails is run a second time; a different outcome gives `flaky`. After
 one is dead or hangs, the case that ran fails, and the target is restarted if the suite launched it.
 """
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pytest
@@ -27,6 +29,7 @@ from highwater.conformance.targets import KNOWN, launch_target
 from highwater.conformance.targets.base import PROMPT, Target
 from highwater.conformance.values import replies_of
 from highwater.conformance.verdicts import BROKEN, UNDECIDED, CaseResult, CaseVerdict, verdict_of
+from highwater.conformance.workers import Ended, Workers
 from highwater.errors import UsageError
 from highwater.spec.clauses import find_clause
 
@@ -39,7 +42,6 @@ POLLING_LIMIT_S: Final = 4.0
 POLLING_LIMIT_AFTER_FAILURE_S: Final = 1.0
 
 TARGET: Final = pytest.StashKey[Target]()
-SERVER: Final = pytest.StashKey[TargetServer]()
 ACQUIRE_TARGET: Final = pytest.StashKey[AcquireTarget]()
 ADVERTISED_VERSIONS: Final = pytest.StashKey[AdvertisedVersions]()
 RESULT: Final = pytest.StashKey[CaseResult]()
@@ -61,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--hw-kafka-version", default="", help="Kafka version whose rules the target follows, e.g. 2.8")
     group.addoption("--hw-timeout", type=float, default=5.0, help="seconds to wait for a reply")
     group.addoption("--hw-no-slow", action="store_true", help="leave out cases that wait for time-outs")
+    group.addoption("--hw-jobs", type=int, default=1, help="cases to run in parallel")
     group.addoption("--hw-repeat", type=int, default=1, help="runs of each case; differing verdicts give flaky")
     group.addoption("--hw-keep", action="store_true", help="do not delete the topics and groups of the cases")
     group.addoption("--hw-values", action="store_true", help="report the values of all replies")
@@ -76,8 +79,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "era(since, until): the Kafka versions to which a case applies")
     config.addinivalue_line("markers", "cluster_fault: the case stops or pauses nodes")
     config.addinivalue_line("markers", "slow: the case waits longer than a second")
+    if config.getoption("hw_target") and getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError("these cases share a target: give --hw-jobs instead of -n")
     descriptor = config.getoption("hw_report_fd")
-    if descriptor >= 0 and not hasattr(config, "workerinput"):
+    if descriptor >= 0:
         config.pluginmanager.register(Reporter(descriptor), REPORTER)
 
 
@@ -86,7 +91,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("hw_target") and not config.getoption("hw_dry_run"):
         return
     chosen = select_cases(config, items)
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
 
 
@@ -94,24 +100,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """With pytest-xdist workers, launch the target in the controller process and serve it to the workers."""
-    config = session.config
-    if _wants_target(config) and _has_workers(config):
-        _open_target(config)
-        config.stash[SERVER] = TargetServer(config.stash[TARGET])
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    if SERVER in node.config.stash:
-        node.workerinput["hw_server"] = node.config.stash[SERVER].address
-        node.workerinput["hw_advertised"] = dict(node.config.stash[ADVERTISED_VERSIONS])
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Report every case of a dry run; else open the target, which a worker gets from the controller process."""
+    """Report every case of a dry run; else open the target and run the cases, side by side if `--hw-jobs` says so."""
     config = session.config
     if config.getoption("hw_dry_run"):
         for item in session.items:
@@ -119,31 +109,19 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             listed = CaseResult(case=case, clause=clause.id, level=clause.level, verdict=CaseVerdict.PASS)
             _write(config, "result", listed)
         return True
-    if _wants_target(config) and not _has_workers(config):
-        _open_target(config)
+    if not config.getoption("hw_target"):
+        return None
+    jobs = min(config.getoption("hw_jobs"), len(session.items))
+    if jobs > 1 and not session.testsfailed:
+        _run_side_by_side(session, jobs)
+        return True
+    _open_target(config)
     return None
 
 
-def _wants_target(config: pytest.Config) -> bool:
-    return bool(config.getoption("hw_target")) and not config.getoption("hw_dry_run")
-
-
-def _has_workers(config: pytest.Config) -> bool:
-    return bool(getattr(config.option, "numprocesses", None)) and not hasattr(config, "workerinput")
-
-
 def _open_target(config: pytest.Config) -> None:
-    """Open the target, or stop with what is wrong with it.
-
-    A worker asks the target nothing: it may begin after another one's case has ended the broker.
-    """
-    given = getattr(config, "workerinput", {})
+    """Open the target, or stop with what is wrong with it."""
     try:
-        if "hw_server" in given:
-            shared = SharedTarget(given["hw_server"])
-            config.stash[TARGET], config.stash[ACQUIRE_TARGET] = shared, shared.acquire
-            config.stash[ADVERTISED_VERSIONS] = given["hw_advertised"]
-            return
         target = config.stash[TARGET] = _launch(config)
         config.stash[ACQUIRE_TARGET] = _acquire_alone
         access, address = access_of(target.command_config), target.bootstrap.split(",")[0]
@@ -166,10 +144,101 @@ def _launch(config: pytest.Config) -> Target:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if SERVER in config.stash:
-        config.stash[SERVER].close()
     if TARGET in config.stash:
         config.stash[TARGET].close()
+
+
+# -- cases side by side -----------------------------------------------------------------------------
+
+
+class Served(NamedTuple):
+    """What a worker needs of the target. It asks the broker nothing: another worker's case may have ended it."""
+
+    address: str
+    advertised: AdvertisedVersions
+
+
+class Ran(NamedTuple):
+    """What a worker says of a case: its reports, and why the run must stop or an empty string."""
+
+    reports: list[dict[str, Any] | None]
+    stop: str
+
+
+def _run_side_by_side(session: pytest.Session, jobs: int) -> None:
+    """Fork the workers, open the target and serve it to them; report their cases as if they had run here."""
+    config = session.config
+    gc.freeze()  # a collection would write to all memory that the workers share
+    workers = Workers(jobs, partial(_begin, session), partial(_run_case, session))
+    server: TargetServer | None = None
+    try:
+        _open_target(config)
+        server = TargetServer(config.stash[TARGET])
+        served = Served(server.address, config.stash[ADVERTISED_VERSIONS])
+        for number, ran in workers.run(served, range(len(session.items))):
+            _report_case(session.items[number], ran)
+            if session.shouldstop or session.shouldfail:
+                break
+    except Ended as ended:
+        session.shouldstop = str(ended)
+    finally:
+        workers.close()
+        if server is not None:
+            server.close()
+    if session.shouldfail:
+        raise session.Failed(session.shouldfail)
+    if session.shouldstop:
+        raise session.Interrupted(session.shouldstop)
+
+
+def _begin(session: pytest.Session, served: Served) -> None:
+    config = session.config
+    for name in ("terminalreporter", REPORTER):  # the process that forked this one reports
+        if plugin := config.pluginmanager.get_plugin(name):
+            config.pluginmanager.unregister(plugin)
+    shared = SharedTarget(served.address)
+    config.stash[TARGET], config.stash[ACQUIRE_TARGET] = shared, shared.acquire
+    config.stash[ADVERTISED_VERSIONS] = served.advertised
+
+
+def _run_case(session: pytest.Session, number: int) -> Ran:
+    item, kept = session.items[number], _Kept()
+    plugins = item.config.pluginmanager
+    plugins.register(kept)
+    try:
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
+    finally:
+        plugins.unregister(kept)
+    to_data = item.config.hook.pytest_report_to_serializable
+    return Ran([to_data(config=item.config, report=report) for report in kept.reports], str(session.shouldstop or ""))
+
+
+class _Kept:
+    """Keep the reports of a case."""
+
+    def __init__(self) -> None:
+        self.reports: list[pytest.TestReport] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.reports.append(report)
+
+
+def _report_case(item: pytest.Item, ran: Ran | None) -> None:
+    config = item.config
+    if ran is None:
+        case, clause = case_of(item)
+        message = "the process that ran this case ended"
+        lost = CaseResult(case=case, clause=clause.id, level=clause.level, verdict=CaseVerdict.ERROR, message=message)
+        _write(config, "result", lost)
+        item.session.testsfailed += 1
+        return
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for data in ran.reports:
+        report = config.hook.pytest_report_from_serializable(config=config, data=data)
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    if ran.stop:
+        item.session.shouldstop = ran.stop
 
 
 @pytest.fixture

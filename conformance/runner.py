@@ -68,9 +68,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found += [f"--hw-repeat={self.repeat}"] if self.repeat > 1 else []
         found += [f"--hw-command-config={self.command_config.absolute()}"] if self.command_config else []
         found += [f"--hw-guard-off={guard}" for guard in self.guards_off]
-        # Workers get one case at a time, because durations differ by a factor of a thousand.
-        side_by_side = ["-n", str(self.jobs), "--dist=load", "--maxschedchunk=1"]
-        return found + (side_by_side if self.jobs > 1 and not self.dry_run else ["-p", "no:xdist"])
+        # Each worker captures what its cases print in memory of its own: they share all open files.
+        return [*found, f"--hw-jobs={self.jobs}", "--capture=sys", "-p", "no:xdist"]
 
 
 def run_suite(
@@ -128,8 +127,8 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
                     version, features = event.get("target", version), event.get("features", features)
                     if "usage" in event:
                         raise UsageError(event["usage"])
-                    if "unreadable" in event and event["unreadable"] not in {case.message for case in results}:
-                        results.append(_suite_error(event["unreadable"]))  # each worker collects the module
+                    if "unreadable" in event:
+                        results.append(_suite_error(event["unreadable"]))
                     if "result" in event:
                         results.append(msgspec.convert(event["result"], CaseResult))
                         if on_progress:

@@ -194,13 +194,12 @@ def test_a_worker_without_its_server_process_reports_an_error(reference: Referen
 
 
 def test_a_worker_starts_beside_a_broker_that_another_one_ended(reference: ReferenceTarget) -> None:
-    """It asked for the versions itself, stopped without a word, and pytest-xdist ended with an internal error."""
+    """It asked for the versions itself, and the run ended with an internal error."""
     server = TargetServer(reference)
-    given = {"hw_server": server.address, "hw_advertised": {18: (0, 4)}}
-    config = SimpleNamespace(workerinput=given, stash=pytest.Stash(), pluginmanager=pytest.PytestPluginManager())
+    config = SimpleNamespace(stash=pytest.Stash(), pluginmanager=pytest.PytestPluginManager())
     reference.kill_node(1)
     try:
-        plugin._open_target(config)  # type: ignore[arg-type]
+        plugin._begin(SimpleNamespace(config=config), plugin.Served(server.address, {18: (0, 4)}))  # type: ignore[arg-type]
         assert config.stash[plugin.ADVERTISED_VERSIONS] == {18: (0, 4)}
     finally:
         config.stash[plugin.TARGET].close()

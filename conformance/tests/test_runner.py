@@ -69,7 +69,7 @@ def test_a_module_that_cannot_be_imported_is_an_error_of_the_suite(tmp_path: Pat
     """Without its cases the run would look complete: once it ended with `no case` and without a reason."""
     (tmp_path / "test_broken.py").write_text("raise ValueError('no such clause')\n")
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "pytest", "-p", "highwater.conformance.plugin", str(tmp_path), "-n", "2"]
+    command = [sys.executable, "-m", "pytest", "-p", "highwater.conformance.plugin", str(tmp_path), "--hw-jobs=2"]
     arguments = ["--hw-target=reference:1", f"--hw-report-fd={writer}", "--override-ini=addopts="]
     ended = subprocess.run([*command, *arguments], cwd=tmp_path, pass_fds=[writer], capture_output=True, check=False)
     os.close(writer)
