@@ -337,9 +337,10 @@ def _create_request(
         name=name,
         num_partitions=-1 if assignment else partitions,
         replication_factor=-1 if assignment else replicas,
-        assignments=(CreatableReplicaAssignment(partition_index=0, broker_ids=tuple(assignment)),)
-        if assignment
-        else (),
+        assignments=tuple(
+            CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(assignment or ()))
+            for index in range(partitions if assignment else 0)
+        ),
         configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
     )
     return CreateTopicsRequest(topics=(topic,), timeout_ms=10_000)

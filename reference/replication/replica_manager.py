@@ -23,6 +23,7 @@ from highwater.reference.wire.messages.controller import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
+from highwater.reference.wire.records import TimestampType
 
 ISR_CHECK = "isr-check"
 HIGH_WATERMARK_CHECKPOINT = "high-watermark-checkpoint"
@@ -106,6 +107,11 @@ class ReplicaManager:
             return None
         self.partitions[key] = partition
         return partition
+
+    def timestamp_type(self, topic: str) -> TimestampType:
+        """Return the type of the timestamps in the log of a topic, markers included (message.timestamp.type)."""
+        append_time = self._configs.value(topic, "message.timestamp.type") == "LogAppendTime"
+        return TimestampType(append_time)
 
     def _load_partition(self, topic: str, number: int) -> Partition:
         key = (topic, number)

@@ -78,6 +78,7 @@ class MarkerWriter:
             producer_epoch=marker.producer_epoch,
             transactional=True,
             control=True,
+            timestamp_type=self._replicas.timestamp_type(topic),
         )
         ((_, header),) = batch_headers(batch)
         guards, producers = self._context.guards, partition.log.producers
