@@ -75,7 +75,10 @@ class OffsetsHandler:
                 with partition.storage():
                     offset, timestamp = _find(partition, requested.timestamp, end)
                 error = ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else error
-                epoch = _epoch_of(partition, offset) if version >= LEADER_EPOCH_SINCE else -1
+                if version >= LEADER_EPOCH_SINCE:
+                    # The end of what a reader may see has the leader's epoch, as in Partition.fetchOffsetForTimestamp.
+                    at_end = requested.timestamp == LATEST
+                    epoch = partition.leader_epoch if at_end else _epoch_of(partition, offset)
         return ListOffsetsPartitionResponse(
             partition_index=requested.partition_index,
             error_code=error,
@@ -105,7 +108,7 @@ class OffsetsHandler:
 
 
 def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int]:
-    """Return (offset, timestamp) for a requested timestamp, below offset `end`; (-1, -1) if no record matches."""
+    """Return (offset, timestamp) for a requested timestamp; (-1, -1) if no record matches, or it is not below `end`."""
     log = partition.log
     if timestamp == LATEST:
         return end, -1
@@ -115,13 +118,14 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int]:
         record
         for batch in log.batches_from_timestamp(max(timestamp, 0))
         for record in log.decode(batch)[1]
-        if log.log_start_offset <= record.offset < end
+        if log.log_start_offset <= record.offset
     )
     if timestamp == MAX_TIMESTAMP:
-        largest = max(records, key=lambda record: record.timestamp, default=None)
-        return (largest.offset, largest.timestamp) if largest else NOT_FOUND
-    first = next((record for record in records if record.timestamp >= timestamp), None)
-    return (first.offset, first.timestamp) if first else NOT_FOUND
+        found = max(records, key=lambda record: record.timestamp, default=None)
+    else:
+        found = next((record for record in records if record.timestamp >= timestamp), None)
+    # As in Apache Kafka there is no result if the record is one that the reader may not see, although others match.
+    return (found.offset, found.timestamp) if found and found.offset < end else NOT_FOUND
 
 
 def _epoch_of(partition: Partition, offset: int) -> int:

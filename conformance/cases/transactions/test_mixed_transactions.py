@@ -1,11 +1,12 @@
 """Overlapping transactions of several producers over six partitions, compared with a model after every step."""
 
 from highwater.conformance.cases.support.models.batches import ABORT, COMMIT
-from highwater.conformance.cases.support.models.choices import plain_batch
-from highwater.conformance.cases.support.models.log import EARLIEST, LATEST
+from highwater.conformance.cases.support.models.choices import around, plain_batch
+from highwater.conformance.cases.support.models.log import EARLIEST, LATEST, MAX_TIMESTAMP
 from highwater.conformance.cases.support.models.reads import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
+    SPECIAL_SINCE,
     Lookup,
     Read,
     describe_producers,
@@ -23,7 +24,7 @@ from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.messages.fetch import FetchRequest
-from highwater.reference.wire.messages.offsets import DeleteRecordsRequest
+from highwater.reference.wire.messages.offsets import DeleteRecordsRequest, ListOffsetsRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
 
 
@@ -36,6 +37,21 @@ def look(walk: Walk) -> None:
         isolation=isolation,
     )
     list_offsets(walk, [Lookup(key, walk.random.choice((LATEST, EARLIEST))) for key in walk.keys], isolation=isolation)
+
+
+def look_up_times(walk: Walk) -> None:
+    """Search for times at, before and after those of records, markers included, and for the largest one."""
+    read_everything(walk, isolations=(READ_UNCOMMITTED,))
+    special = (MAX_TIMESTAMP,) if walk.supports(ListOffsetsRequest, SPECIAL_SINCE[MAX_TIMESTAMP]) else ()
+    for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+        for _ in range(4):
+            lookups = []
+            for key, log in walk.logs.items():
+                times = [timestamp for _, timestamp, _ in log.times()]
+                largest = () if log.largest_is_deleted else special
+                chosen = walk.random.choice((around(walk.random, [0, *times]), *largest))
+                lookups.append(Lookup(key, chosen))
+            list_offsets(walk, lookups, isolation=isolation)
 
 
 def write_plainly(walk: Walk) -> None:
@@ -85,6 +101,8 @@ def test_overlapping_transactions_have_each_its_own_end(cluster: Cluster) -> Non
             write_plainly(walk)
         writer.describe()
         look(walk)
+        if number % 9 == 8:
+            look_up_times(walk)
         if number in (15, 30) and walk.supports(DeleteRecordsRequest):
             delete(walk, [Deletion(key, min((log.start + log.end) // 2, log.stable)) for key, log in walk.logs.items()])
     describe_producers(walk)
@@ -100,7 +118,7 @@ def test_overlapping_transactions_with_epochs_that_rise(cluster: Cluster) -> Non
     need_transaction_version(cluster.connect(), 2)
     walk = Walk(cluster, 8, {}, APPEND_TIME)
     writers = [Newer(walk) for _ in range(3)]
-    for _ in range(45):
+    for number in range(45):
         writer, kind = walk.random.choice(writers), walk.random.random()
         if kind < 0.6 or not writer.added:
             writer.write(walk.random.sample(walk.keys, walk.random.randint(1, 4)))
@@ -110,5 +128,7 @@ def test_overlapping_transactions_with_epochs_that_rise(cluster: Cluster) -> Non
             write_plainly(walk)
         writer.describe()
         look(walk)
+        if number % 9 == 8:
+            look_up_times(walk)
     describe_producers(walk)
     end_all(walk, list(writers))

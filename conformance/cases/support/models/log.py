@@ -46,12 +46,17 @@ class Aborted(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerState:
-    """What a partition knows of a producer: the last batches, and where its open transaction began."""
+    """What a partition knows of a producer: the last batches, and where its open transaction began.
+
+    A snapshot of this state contains only the last batch, so that a broker that restarts may forget the others:
+    `forgettable` has their base offsets.
+    """
 
     epoch: int = NONE
     batches: list[Stored] = field(default_factory=list)
     open_since: int | None = None
     last: Stored | None = None
+    forgettable: set[int] = field(default_factory=set)
 
     @property
     def last_sequence(self) -> int:
@@ -123,7 +128,8 @@ class ModelLog:
         state = self.producers.get(batch.producer_id, ProducerState())
         repeated = state.repetition_of(batch)
         if repeated is not None:
-            return Appended(0, repeated, again=True)
+            forgotten = BEYOND_MEMORY if repeated.base_offset in state.forgettable else frozenset()
+            return Appended(frozenset({ErrorCode.NONE, *forgotten}), repeated, again=True)
         error = state.error_for(batch)
         if error:
             return Appended(error)
@@ -155,6 +161,11 @@ class ModelLog:
         self.start = max(self.start, wanted)
         return 0, self.start
 
+    def restart(self) -> None:
+        """Allow that the broker remembers only the last batch of each producer."""
+        for state in self.producers.values():
+            state.forgettable = {stored.base_offset for stored in state.batches[:-1]}
+
     def elect(self, leader_epoch: int) -> None:
         """Begin a new leader epoch; one without a record in it has no entry once the next one begins."""
         self.epochs = [*((epoch, start) for epoch, start in self.epochs if start < self.end), (leader_epoch, self.end)]
@@ -177,7 +188,7 @@ class ModelLog:
 
     def times(self) -> Iterator[tuple[int, int, int]]:
         """Yield offset, timestamp and leader epoch of each record that is not deleted."""
-        for stored in self.batches:
+        for stored in self.from_offset(self.start, self.end):
             for offset, timestamp in enumerate(stored.timestamps, stored.base_offset):
                 if offset >= self.start:
                     yield offset, timestamp, stored.leader_epoch
@@ -231,10 +242,19 @@ class ModelLog:
         ends = [start for _, start in self.epochs[1:]]
         return [entry for entry, end in zip(self.epochs, [*ends, None], strict=True) if end is None or end > self.start]
 
-    def aborted_between(self, first: int, last: int) -> set[tuple[int, int]]:
-        """Return producer id and first offset of each aborted transaction with offsets in this range."""
-        return {
-            (each.producer_id, each.first_offset)
-            for each in self.aborted
-            if each.last_offset >= first and each.first_offset <= last
-        }
+    def aborted_between(self, first: int, last: int) -> list[Aborted]:
+        """Return the aborted transactions with offsets in this range."""
+        return [each for each in self.aborted if each.last_offset >= first and each.first_offset <= last]
+
+    def firsts(self, aborted: Aborted) -> set[tuple[int, int]]:
+        """Return producer id and first offset of an aborted transaction as a reply may contain them.
+
+        If its first batches were deleted, a broker that restarts may know only later ones.
+        """
+        found = set[tuple[int, int]]()
+        for stored in self.from_offset(aborted.first_offset, aborted.last_offset):
+            if stored.batch.producer_id == aborted.producer_id:
+                found.add((aborted.producer_id, stored.base_offset))
+                if stored.last_offset >= self.start:
+                    break
+        return found

@@ -208,13 +208,17 @@ def _compare_aborted(
     if not isolation:
         expect(f"{what}: aborted transactions for read_uncommitted", [], found)
         return
-    needed = set[tuple[int, int]]()
-    for stored in returned:
-        if stored.batch.transactional and stored.marker is None:
-            within = log.aborted_between(stored.base_offset, stored.last_offset)
-            needed |= {each for each in within if each[0] == stored.batch.producer_id}
-    missing, beyond = needed - set(found), set(found) - log.aborted_between(offset, log.end)
-    expect(f"{what}: missing and wrong aborted transactions", ([], []), (sorted(missing), sorted(beyond)))
+    needed = {
+        each
+        for stored in returned
+        if stored.batch.transactional and stored.marker is None
+        for each in log.aborted_between(stored.base_offset, stored.last_offset)
+        if each.producer_id == stored.batch.producer_id
+    }
+    named = {each for each in log.aborted_between(offset, log.end) if any(first in found for first in log.firsts(each))}
+    missing = sorted(f"producer {each.producer_id} from {each.first_offset}" for each in needed - named)
+    known = {first for each in named for first in log.firsts(each)}
+    expect(f"{what}: missing and unknown aborted transactions", ([], []), (missing, sorted(set(found) - known)))
 
 
 def read_everything(walk: Walk, *, isolations: Sequence[int] = (READ_UNCOMMITTED, READ_COMMITTED)) -> None:

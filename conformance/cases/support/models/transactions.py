@@ -51,6 +51,10 @@ class Writer:
         self.state = "Empty"
         self._written: dict[Key, list[Batch]] = {}
 
+    def reconnect(self) -> None:
+        """Find the coordinator again, after a broker was stopped."""
+        self.producer = self.producer.reconnect()
+
     # -- writing -------------------------------------------------------------------------------------------
 
     def write(self, keys: Sequence[Key]) -> None:

@@ -8,6 +8,8 @@ the partition that a part of a request concerns, also one that does not exist.
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from highwater.conformance.broker import (
@@ -25,7 +27,8 @@ from highwater.conformance.cluster import Cluster
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.metadata import MetadataRequest
+from highwater.reference.wire.messages.fetch import FetchRequest
+from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.registry import api_of
 from highwater.reference.wire.schema import ZERO_UUID
 
@@ -98,8 +101,9 @@ class Walk:
         return indexes if served else None
 
     def _learn_ids(self) -> None:
+        """Ask for the ids of the topics if the broker has a version of Produce or Fetch that needs them."""
         broker = self.cluster.connect()
-        if max(self.versions(MetadataRequest)) >= TOPIC_ID_SINCE:
+        if any(self.supports(request, BY_ID_SINCE) for request in (ProduceRequest, FetchRequest)):
             for topic in broker.metadata(*self.names, version=TOPIC_ID_SINCE).topics:
                 if topic.topic_id != ZERO_UUID:
                     self.ids[topic.name or ""] = topic.topic_id
@@ -166,6 +170,35 @@ class Walk:
                 return (part.high_watermark, part.last_stable_offset if stable else NONE) == wanted
 
             self.cluster.eventually(f"high watermark and last stable offset {wanted} in {self.show(key)}", ended)
+
+    def follow_leaders(self, excluded: int | None = None) -> None:
+        """Wait for a leader of each partition, other than `excluded`, and begin its epoch in the model."""
+        self.reconnect()
+        for (name, index), log in self.logs.items():
+            topic = self.cluster.topic(name, partition=index, excluded_leader=excluded)
+
+            def epoch(topic: Topic = topic) -> int | None:
+                answer = self.broker(topic.leader).list_offset(topic, LATEST)
+                return None if answer.error_code else answer.leader_epoch
+
+            found = self.cluster.eventually(f"a leader that serves {self.show((name, index))}", epoch, 15.0)
+            self.topics[name, index] = replace(topic, leader_epoch=found)
+            if found != log.leader_epoch:
+                log.elect(found)
+
+    def restart(self) -> None:
+        """Note in the models that a replica was restarted."""
+        for log in self.logs.values():
+            log.restart()
+
+    def await_replicas(self) -> None:
+        """Wait until all replicas of all partitions are in sync."""
+        for name in self.names:
+            self.cluster.eventually(f"all replicas of {name} in sync", partial(self._in_sync, name), 20.0)
+
+    def _in_sync(self, name: str) -> bool:
+        found = self.cluster.describe(name)
+        return found is not None and all(set(part.isr_nodes) == set(part.replica_nodes) for part in found.partitions)
 
     def reconnect(self) -> None:
         """Forget all connections, for example after a restart."""

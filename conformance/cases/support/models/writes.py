@@ -98,6 +98,8 @@ def _expected(walk: Walk, part: Write, version: int) -> tuple[Errors, Stored | N
 def _compare_write(walk: Walk, what: str, part: Write, result: PartitionProduceResponse, version: int) -> None:
     error, stored, again = _expected(walk, part, version)
     compare(what, error_code=(error, result.error_code))
+    if result.error_code:
+        stored = None
     start = walk.logs[part.key].start if part.key in walk.logs else NONE
     leader = (NONE, NONE)
     compare(what, current_leader=(leader, (result.current_leader.leader_id, result.current_leader.leader_epoch)))
