@@ -78,9 +78,11 @@ def compare_everything(walk: Walk) -> None:
     walk.await_ends(stable=True)
     read_everything(walk)
     describe_producers(walk)
-    for timestamp in (EARLIEST, LATEST, walk.began_ms - 10_000):
-        for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+    for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+        for timestamp in (EARLIEST, LATEST):
             list_offsets(walk, [Lookup(key, timestamp) for key in walk.keys], isolation=isolation)
+        of_one_segment = [key for key in walk.keys if key[0] == walk.names[1]]
+        list_offsets(walk, [Lookup(key, walk.began_ms) for key in of_one_segment], isolation=isolation)
     newest = max(log.leader_epoch for log in walk.logs.values())
     for epoch in range(-1, newest + 2):
         epoch_ends(walk, [EpochLookup(key, epoch) for key in walk.keys])
