@@ -270,6 +270,10 @@ class Cluster:
         self._groups.append(name)
         return name
 
+    def forget_group(self, name: str) -> None:
+        """Leave out a group that the case has not used from the deletion at its end."""
+        self._groups.remove(name)
+
     def coordinator(self, group: str) -> Broker:
         """Wait for the group's coordinator and return a connection to it."""
 

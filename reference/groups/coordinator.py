@@ -53,7 +53,9 @@ from highwater.reference.wire.messages.groups import (
 MEMBER_ID_REQUIRED_SINCE = 4
 MEMBER_ID_PREFIX_MAX = 255  # characters: a longer prefix could exceed the length limit of a string
 LEAVE_BATCH_SINCE = 3
+PROTOCOL_SINCE = 5  # of SyncGroup: the protocol type and name that the member expects are mandatory (KIP-559)
 SKIP_ASSIGNMENT_SINCE = 9
+UNKNOWN_GROUP_SINCE = 9  # of OffsetCommit: a commit of a member of an unknown group gets GROUP_ID_NOT_FOUND (KIP-848)
 NO_PROTOCOL_NAME_SINCE = 7  # before, a response without a protocol has an empty name
 
 
@@ -324,6 +326,8 @@ class GroupCoordinator:
     async def sync(self, request: Request) -> SyncGroupResponse:
         """Respond to SyncGroup when the assignments of the leader are stored."""
         body: SyncGroupRequest = request.body
+        if request.api_version >= PROTOCOL_SINCE and None in {body.protocol_type, body.protocol_name}:
+            return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         error, group = self._checks.find_group(
             body.group_id, body.member_id, body.group_instance_id, body.generation_id,
             fenced=self._guards.fence_stale_sync,
@@ -486,17 +490,21 @@ class GroupCoordinator:
             if group.state is not GroupState.DEAD:
                 group.move_to(GroupState.DEAD)
 
-    def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Return NONE if the member may commit offsets; a client with generation -1 may if the group is empty."""
+    def check_commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, version: int
+    ) -> ErrorCode:
+        """Return NONE if the member may commit offsets; a client without a generation may if the group is empty."""
         error = self._store.check(group_id)
         if error is not ErrorCode.NONE:
             return error
         group = self._store.groups.get(group_id)
-        if generation_id == NO_GENERATION and not member_id and instance_id is None:
-            in_use = group is not None and group.state is not GroupState.EMPTY
-            return ErrorCode.UNKNOWN_MEMBER_ID if in_use else ErrorCode.NONE
+        if generation_id < 0 and (group is None or group.state is GroupState.EMPTY):
+            return ErrorCode.NONE
         if group is None:
-            return ErrorCode.ILLEGAL_GENERATION
+            is_new = version >= UNKNOWN_GROUP_SINCE
+            return ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
+        if generation_id == NO_GENERATION and not member_id and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
         error, _ = self._checks.find_committer(group_id, member_id, instance_id, generation_id)
         if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS

@@ -65,8 +65,9 @@ class OffsetsCoordinator:
         """Write the valid offsets in one batch; an invalid partition does not affect the others."""
         body: OffsetCommitRequest = request.body
         error = self._coordinator.check_commit(
-            body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch
-        )
+            body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch,
+            request.api_version,
+        )  # fmt: skip
         self._store.trace.commit(self._store.groups.get(body.group_id), body, error)
         valid: dict[tuple[str, int], CommittedOffset] = {}
         errors: dict[tuple[str, int], ErrorCode] = {}
@@ -74,7 +75,9 @@ class OffsetsCoordinator:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
                 metadata = partition.committed_metadata or ""
-                errors[key] = self.check_partition(key, metadata) if error is ErrorCode.NONE else error
+                errors[key] = self.check_partition(key, metadata)
+                if error is not ErrorCode.NONE and errors[key] is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    errors[key] = error
                 if errors[key] is ErrorCode.NONE:
                     valid[key] = CommittedOffset(
                         partition.committed_offset,
@@ -265,8 +268,8 @@ class OffsetsCoordinator:
         requested = [(topic.name, p.partition_index) for topic in body.topics for p in topic.partitions]
         subscribed = subscribed_topics(group)
         valid = [key for key in requested if key[0] not in subscribed and self._cache.knows(*key)]
-        errors = dict.fromkeys(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        errors |= {key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for key in requested if key[0] in subscribed}
+        errors = dict.fromkeys(requested, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+        errors |= {key: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for key in requested if not self._cache.knows(*key)}
         committed = [key for key in valid if key in group.offsets]
         written = await self._store.delete_offsets(group, committed) if committed else ErrorCode.NONE
         errors |= dict.fromkeys(valid, written)

@@ -1,0 +1,198 @@
+"""Walks through the life of a classic group: each reply and each description are compared with a model."""
+
+from typing import Final
+
+import pytest
+
+from highwater.conformance.broker import Topic, expect
+from highwater.conformance.cases.support.committed_offsets import commit
+from highwater.conformance.cases.support.group_models.classic import (
+    DEAD,
+    EMPTY,
+    ClassicModel,
+    Client,
+)
+from highwater.conformance.cases.support.group_models.comparison import compare
+from highwater.conformance.cases.support.group_models.members import (
+    AGES,
+    INSTANCES_SINCE,
+    PROTOCOL_TYPE,
+    ClassicWalk,
+    WalkMember,
+    assign,
+    joined,
+    rebalance,
+    restart,
+    same_coordinator,
+)
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, defect, without_error
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.consumer_groups import ConsumerProtocolSubscription, encode_subscription
+from highwater.reference.wire.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+
+
+def subscription(text: bytes) -> bytes:
+    """Return metadata that differs by its user data: Apache Kafka parses it (GRP-53)."""
+    return encode_subscription(ConsumerProtocolSubscription(user_data=text))
+
+
+FIRST: Final = (("range", subscription(b"first range")), ("sticky", subscription(b"first sticky")))
+SECOND: Final = (("sticky", subscription(b"second sticky")), ("other", b""))
+THIRD: Final = (("sticky", subscription(b"third sticky")),)
+FOURTH: Final = (("sticky", subscription(b"fourth sticky")), ("range", subscription(b"fourth range")))
+INCONSISTENT: Final = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def check_refusals(walk: ClassicWalk, *members: WalkMember, stranger: Client) -> None:
+    """Send requests that are refused, or that change nothing, and check that the group is as before.
+
+    They come from members and from a member of another group, with other generations and other instance ids.
+    """
+    model, ids = walk.model, [member.member_id for member in members]
+    generations = [model.generation + step for step in (-1, 0, 1)]
+    clients = [Client(each, generation) for each in (*ids, "", "unknown") for generation in generations]
+    clients += [Client(stranger.member_id, stranger.generation), Client("", -1)]
+    named = [Client(each, model.generation, instance) for each in (*ids, "") for instance in ("static", "none", "")]
+    walk.check_heartbeats(*clients, *named)
+    walk.check_syncs(*clients)
+    limits = [walk.cluster.setting(f"group_{end}_session_timeout_ms") for end in ("min", "max")]
+    unknown = Client("unknown")
+    walk.check_refused_joins(
+        (unknown, PROTOCOL_TYPE, FIRST + SECOND, 0, ErrorCode.UNKNOWN_MEMBER_ID),
+        (unknown, PROTOCOL_TYPE, FIRST, limits[0] - 1, ErrorCode.INVALID_SESSION_TIMEOUT),
+        (Client(), PROTOCOL_TYPE, FIRST, limits[1] + 1, ErrorCode.INVALID_SESSION_TIMEOUT),
+        (Client(), PROTOCOL_TYPE, (), 0, INCONSISTENT),
+        (Client(), "", FIRST, 0, INCONSISTENT),
+    )
+    if model.members:
+        walk.check_refused_joins(
+            (Client(), "connect", FIRST + SECOND, 0, INCONSISTENT),
+            (Client(ids[0]), PROTOCOL_TYPE, (("unshared", b"x"),), 0, INCONSISTENT),
+            (Client(ids[0]), "connect", FIRST + SECOND, 0, INCONSISTENT),
+        )
+    if walk.version(JoinGroupRequest) >= INSTANCES_SINCE and model.members:
+        walk.check_refused_joins(
+            (Client(ids[0], instance="none"), PROTOCOL_TYPE, FIRST + SECOND, 0, ErrorCode.UNKNOWN_MEMBER_ID)
+        )
+    walk.leave(("unknown", None), ("", None), (stranger.member_id, None), *((each, "none") for each in ids))
+    walk.check()
+
+
+@clause("GRP-69")
+@pytest.mark.parametrize("age", AGES)
+@defect(
+    Reply(HeartbeatRequest, "error_code", without_error(ErrorCode.ILLEGAL_GENERATION)),
+    Reply(DescribeGroupsRequest, "groups.members", lambda members: members[:1]),
+    Reply(SyncGroupRequest, "assignment", b""),
+)
+def test_a_group_of_dynamic_members_follows_the_model(cluster: Cluster, topic: Topic, age: str) -> None:
+    walk, stranger = _walk(cluster, topic, age)
+    check_refusals(walk, stranger=stranger)
+    first, second, third = WalkMember(walk, FIRST), WalkMember(walk, SECOND), WalkMember(walk, THIRD)
+    rebalance(walk, [first], "range", new=[first])
+    check_refusals(walk, first, stranger=stranger)
+    assign(walk, [first], unknown=b"to no member")
+    check_refusals(walk, first, stranger=stranger)
+    rebalance(walk, [first, second], "sticky", new=[second])
+    check_refusals(walk, first, second, stranger=stranger)
+    assign(walk, [first, second])
+    check_refusals(walk, first, second, stranger=stranger)
+    second.send_join()
+    reply = second.receive_join()
+    compare("JoinGroup of a follower that has not changed", joined(walk.model, second), reply, second.version)
+    rebalance(walk, [first, second, third], "sticky", new=[third])
+    assign(walk, [first, second, third])
+    walk.leave(("unknown", None), (first.member_id, None), (first.member_id, None), ("", None))
+    walk.check()
+    check_refusals(walk, second, third, stranger=stranger)
+    rebalance(walk, [second, third], "sticky")
+    assign(walk, [third, second])
+    check_refusals(walk, second, third, stranger=stranger)
+    walk.leave((second.member_id, None), (first.member_id, None), (third.member_id, None))
+    _end(walk, stranger)
+
+
+@clause("GRP-69", "static members")
+@pytest.mark.parametrize("age", AGES)
+@defect(
+    Reply(JoinGroupRequest, "leader", "another"),
+    Reply(LeaveGroupRequest, "members.error_code", 0),
+    Reply(DescribeGroupsRequest, "groups.members.group_instance_id", None),
+)
+def test_a_group_of_static_members_follows_the_model(cluster: Cluster, topic: Topic, age: str) -> None:
+    cluster.connect().version_of(JoinGroupRequest, INSTANCES_SINCE)
+    walk, stranger = _walk(cluster, topic, age)
+    leader, follower = WalkMember(walk, FIRST, "static"), WalkMember(walk, FOURTH, "other")
+    dynamic = WalkMember(walk, FOURTH)
+    rebalance(walk, [leader], "range", new=[leader])
+    assign(walk, [leader])
+    check_refusals(walk, leader, stranger=stranger)
+    rebalance(walk, [leader, follower, dynamic], "sticky", new=[follower, dynamic])
+    check_refusals(walk, leader, follower, dynamic, stranger=stranger)
+    assign(walk, [leader, dynamic, follower])
+    for before in (leader, follower):
+        again = restart(walk, before)
+        clients = [Client(before.member_id, walk.model.generation, name) for name in (None, before.instance, "none")]
+        walk.check_heartbeats(*clients, again.client)
+        walk.check_syncs(clients[0], Client(again.member_id, walk.model.generation))
+        walk.leave((before.member_id, before.instance), (before.member_id, None), (again.member_id, "none"))
+        leader, follower = (again, follower) if before is leader else (leader, again)
+    check_refusals(walk, leader, follower, dynamic, stranger=stranger)
+    changed = WalkMember(walk, FIRST, "other")  # which makes the other protocol the preferred one
+    rebalance(walk, [leader, dynamic, changed], "range", new=[changed])
+    walk.check_heartbeats(follower.client, changed.client, Client(follower.member_id, walk.model.generation))
+    assign(walk, [dynamic, leader, changed])
+    walk.leave(("", "none"), ("", "other"), (leader.member_id, "other"), ("", "other"), (dynamic.member_id, "static"))
+    walk.leave((changed.member_id, None))
+    check_refusals(walk, leader, dynamic, stranger=stranger)
+    dynamic.offers = FIRST
+    rebalance(walk, [leader, dynamic], "range")
+    assign(walk, [leader, dynamic])
+    walk.leave((leader.member_id, "static"), (dynamic.member_id, None))
+    walk.leave((leader.member_id, None))
+    _end(walk, stranger)
+
+
+def _walk(cluster: Cluster, topic: Topic, age: str) -> tuple[ClassicWalk, Client]:
+    """Return the walk of a group that has an offset, and a member of another group of the same coordinator.
+
+    Apache Kafka deletes an empty group without offsets at its next check (offsets.retention.check.interval.ms).
+    """
+    names = same_coordinator(cluster, 2)
+    broker = cluster.coordinator(names[0])
+    model, other = ClassicModel(names[0], EMPTY), ClassicModel(names[1], EMPTY)
+    for name in names:
+        expect("error code of OffsetCommit", 0, commit(broker, name, topic, 1))
+    walk, beside = ClassicWalk(cluster, broker, model, age), ClassicWalk(cluster, broker, other, age)
+    walk.check()
+    stranger = WalkMember(beside, FIRST)
+    rebalance(beside, [stranger], "range", new=[stranger])
+    assign(beside, [stranger])
+    return walk, stranger.client
+
+
+def _end(walk: ClassicWalk, stranger: Client) -> None:
+    """Check the group without members, delete it, and check that it is unknown."""
+    walk.check()
+    check_refusals(walk, stranger=stranger)
+    version = walk.version(DeleteGroupsRequest)
+    for error in (0, ErrorCode.GROUP_ID_NOT_FOUND):
+        reply = walk.broker.call(DeleteGroupsRequest(groups_names=(walk.model.group,)), version)
+        result = DeletableGroupResult(group_id=walk.model.group, error_code=error)
+        compare(f"DeleteGroups {version}", DeleteGroupsResponse(results=(result,)), reply, version)
+        walk.model.state, walk.model.protocol_type = DEAD, ""
+        walk.check()
+    walk.check_heartbeats(Client("unknown", 1), Client("", -1))
+    walk.check_syncs(Client("unknown", 1))
+    walk.leave(("unknown", None), ("", None))
