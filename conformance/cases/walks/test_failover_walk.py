@@ -1,0 +1,110 @@
+"""A group after its coordinator has changed, and has changed back: everything is compared with the model again."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from highwater.conformance.broker import expect, only
+from highwater.conformance.cases.support.committed_offsets import offsets_partition
+from highwater.conformance.cases.support.group_models.classic import DEAD, EMPTY, ClassicModel, Client
+from highwater.conformance.cases.support.group_models.comparison import spread
+from highwater.conformance.cases.support.group_models.members import (
+    INSTANCES_SINCE,
+    ClassicWalk,
+    WalkMember,
+    assign,
+    rebalance,
+    restart,
+    same_coordinator,
+)
+from highwater.conformance.cases.support.group_models.offset_walk import OffsetWalk
+from highwater.conformance.cases.support.group_models.offsets import Commit
+from highwater.conformance.cases.support.replicas import await_isr
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, defect, increment
+from highwater.conformance.failures import TargetFailure
+from highwater.conformance.targets.base import STOP_NODE
+from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
+
+OFFERS = (("range", b"m"), ("sticky", b"n"))
+
+
+@clause("GRP-69", "next coordinator")
+@pytest.mark.cluster_fault
+@pytest.mark.slow
+@defect(
+    Reply(DescribeGroupsRequest, "groups.members.group_instance_id", None),
+    Reply(SyncGroupRequest, "assignment", b""),
+    Reply(OffsetFetchRequest, "groups.topics.partitions.committed_leader_epoch", increment),
+)
+def test_the_next_coordinator_follows_the_model(cluster: Cluster) -> None:
+    """One group has members, one only offsets, one had members that have left, and one was deleted."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    names = same_coordinator(cluster, 4)
+    broker, models = cluster.coordinator(names[0]), [ClassicModel(name, EMPTY) for name in names]
+    live, simple, left, deleted = models
+    offsets = OffsetWalk(cluster, broker, *models)
+    version, keys = offsets.commit_versions[-1], [key for key in offsets.keys if offsets.existing.has(*key)]
+    for number, model in enumerate(models):
+        commits = [Commit(*key, number, leader_epoch=number, metadata=f"of {number}") for key in keys]
+        offsets.commit(model, commits, Client(), version)
+    offsets.commit(simple, [Commit(*keys[0], 9, metadata=None)], Client(), version)
+    walks = [ClassicWalk(cluster, broker, model, "newest") for model in (live, left)]
+    members = _stable(walks[0], static=spread(broker, JoinGroupRequest)[-1] >= INSTANCES_SINCE)
+    gone = WalkMember(walks[1], OFFERS)
+    rebalance(walks[1], [gone], "range", new=[gone])
+    assign(walks[1], [gone])
+    walks[1].leave((gone.member_id, None))
+    reply = broker.call(DeleteGroupsRequest(groups_names=(deleted.group,)))
+    expect("error code of DeleteGroups", 0, only(reply.results).error_code)
+    deleted.state, deleted.offsets.stored = DEAD, {}
+    partition = offsets_partition(cluster, live.group)
+    await_isr(cluster, partition, 3)
+    cluster.kill(partition.leader_id)
+    cluster.topic(partition.name, partition=partition.partition, excluded_leader=partition.leader_id, timeout_s=30.0)
+    offsets.broker = cluster.coordinator(live.group)
+    _eventually(cluster, offsets.check_all)
+    for walk in walks:
+        walk.broker = offsets.broker
+        walk.check()
+    old, new = members
+    generation = live.generation
+    walks[0].check_heartbeats(*(Client(each.member_id, generation) for each in members), gone.client)
+    walks[0].check_heartbeats(new.client, *(Client(old.member_id, generation + step) for step in (-1, 1)))
+    walks[0].check_syncs(*(Client(each.member_id, generation) for each in members))
+    walks[1].check_heartbeats(gone.client)
+    walks[0].leave(("unknown", None), (old.member_id, "unknown"), (old.member_id, None))
+    walks[0].check()
+
+
+def _eventually(cluster: Cluster, check: Callable[[], None]) -> None:
+    """Repeat a check until it passes: the next coordinator may know less for a moment (OFF-22)."""
+
+    def passes() -> bool:
+        with suppress(TargetFailure):
+            check()
+            return True
+        return False
+
+    with suppress(TargetFailure):
+        cluster.eventually("what the coordinator knew", passes)
+    check()
+
+
+def _stable(walk: ClassicWalk, *, static: bool) -> list[WalkMember]:
+    """Return the members of a stable group, of which a static one has restarted."""
+    members = [WalkMember(walk, OFFERS), WalkMember(walk, OFFERS, "static" if static else None)]
+    rebalance(walk, members[:1], "range", new=members[:1])
+    assign(walk, members[:1])
+    rebalance(walk, members, "range", new=members[1:])
+    assign(walk, members[::-1])
+    return [members[0], restart(walk, members[1])] if static else members
