@@ -65,8 +65,9 @@ class Coordinator(Simulated):
     def begin_sync(self, joined: Any, assignments: dict[str, bytes] | None = None) -> int:
         given = tuple(SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items())
         body = SyncGroupRequest(
-            group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id, assignments=given
-        )
+            group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id, assignments=given,
+            protocol_type=joined.protocol_type, protocol_name=joined.protocol_name,
+        )  # fmt: skip
         return self.send(body, 5, self.at)
 
     def sync(self, joined: Any, assignments: dict[str, bytes] | None = None) -> Any:
