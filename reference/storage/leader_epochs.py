@@ -69,8 +69,9 @@ class LeaderEpochCache:
             self.dirty = True
 
     def truncate_from_start(self, log_start_offset: int) -> None:
+        """Remove the epochs that end at or before the log start; the one that contains it begins there."""
         keep = [entry for entry in self.entries if entry[1] > log_start_offset]
         below = [entry for entry in self.entries if entry[1] <= log_start_offset]
-        if below and below[-1][1] < log_start_offset:
+        if len(below) > 1 or (below and below[-1][1] < log_start_offset):
             self.entries = [(below[-1][0], log_start_offset), *keep]
             self.dirty = True

@@ -148,6 +148,9 @@ class Log:
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self.log_end_offset = max(self.log_end_offset, self.log_start_offset, self.segments[-1].base_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
+        # A crash between the checkpoint of the log start and that of the epochs leaves older epochs (UnifiedLog).
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self.producers.forget_aborted_below(self.log_start_offset)
         delete_snapshots_above(self.fs, self.folder, self.log_end_offset)
 
     def _segment(self, base_offset: int) -> Segment:

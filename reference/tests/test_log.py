@@ -10,7 +10,7 @@ from highwater.reference.effects import Flush, Outbox
 from highwater.reference.guards import Guards
 from highwater.reference.storage.checkpoints import Checkpoint, parse_offsets
 from highwater.reference.storage.filesystem import FileSystem
-from highwater.reference.storage.leader_epochs import LeaderEpochCache
+from highwater.reference.storage.leader_epochs import LeaderEpochCache, format_epochs
 from highwater.reference.storage.log import CorruptBatchError, Log, LogConfig, OffsetOutOfRangeError
 from highwater.reference.wire.records import batch_headers, build_batch, decode_records
 
@@ -210,3 +210,17 @@ def test_a_checkpoint_is_replaced_only_after_its_flush(fs: FileSystem) -> None:
 @pytest.mark.parametrize("data", [b"", b"0\n2\nt 0 5\n", b"\xff\xfe", b"9\n1\nt 0 5\n", b"0\n1\nt zero 5\n"])
 def test_a_corrupt_checkpoint_is_ignored(data: bytes) -> None:
     assert parse_offsets(data) is None
+
+
+def test_a_log_start_at_the_start_of_an_epoch_removes_all_epochs_before_it() -> None:
+    """LeaderEpochFileCache.truncateFromStart; they stayed, and a replica was told to truncate to a deleted offset."""
+    epochs = LeaderEpochCache([(0, 0), (1, 23), (2, 43)])
+    epochs.truncate_from_start(43)
+    assert (epochs.entries, epochs.end_offset_for(0, 50), epochs.dirty) == ([(2, 43)], (0, 43), True)
+
+
+def test_epochs_before_the_checkpoint_of_the_log_start_are_removed_at_start(fs: FileSystem) -> None:
+    filled(fs)
+    fs.write("t-0/leader-epoch-checkpoint", format_epochs([(0, 0), (1, 4), (2, 8)]))
+    log = Log(fs, "t-0", SMALL, log_start_offset=6)
+    assert log.epochs.entries == [(1, 6), (2, 8)]
