@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.support.group_models.comparison import compare, eventually_equal, spread
-from highwater.conformance.clause import clause
+from highwater.conformance.clause import clause, era
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
 from highwater.conformance.failures import TargetFailure
@@ -183,6 +183,7 @@ KEY: Final = b"k" * 64
 
 
 @clause("SEC-23", "walk")
+@era("3.9")  # 2.8.2 deletes two mechanisms of a user in one request
 @defect(
     Reply(DescribeUserScramCredentialsRequest, "results.credential_infos.iterations", increment),
     Reply(AlterUserScramCredentialsRequest, "results.error_code", without_error(ErrorCode.UNACCEPTABLE_CREDENTIAL)),

@@ -21,7 +21,7 @@ from highwater.conformance.cases.support.group_models.members import (
 from highwater.conformance.cases.support.group_models.offset_walk import OffsetWalk
 from highwater.conformance.cases.support.group_models.offsets import Commit
 from highwater.conformance.cases.support.replicas import await_isr
-from highwater.conformance.clause import clause
+from highwater.conformance.clause import clause, era
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.conformance.failures import TargetFailure
@@ -38,6 +38,7 @@ OFFERS = (("range", b"m"), ("sticky", b"n"))
 
 
 @clause("GRP-69", "next coordinator")
+@era("3.9")  # 2.8.2 ignores an unknown instance id in Heartbeat and LeaveGroup
 @pytest.mark.cluster_fault
 @pytest.mark.slow
 @defect(
@@ -57,7 +58,6 @@ def test_the_next_coordinator_follows_the_model(cluster: Cluster) -> None:
     for number, model in enumerate(models):
         commits = [Commit(*key, number, leader_epoch=number, metadata=f"of {number}") for key in keys]
         offsets.commit(model, commits, Client(), version)
-    offsets.commit(simple, [Commit(*keys[0], 9, metadata=None)], Client(), version)
     walks = [ClassicWalk(cluster, broker, model, "newest") for model in (live, left)]
     members = _stable(walks[0], static=spread(broker, JoinGroupRequest)[-1] >= INSTANCES_SINCE)
     gone = WalkMember(walks[1], OFFERS)
@@ -67,6 +67,9 @@ def test_the_next_coordinator_follows_the_model(cluster: Cluster) -> None:
     reply = broker.call(DeleteGroupsRequest(groups_names=(deleted.group,)))
     expect("error code of DeleteGroups", 0, only(reply.results).error_code)
     deleted.state, deleted.offsets.stored = DEAD, {}
+    # Kafka 3.9.1 does not wait until the deletion is replicated (GroupMetadataManager.cleanupGroupMetadata); a commit
+    # in the same partition is after it.
+    offsets.commit(simple, [Commit(*keys[0], 9, metadata=None)], Client(), version)
     partition = offsets_partition(cluster, live.group)
     await_isr(cluster, partition, 3)
     cluster.kill(partition.leader_id)
