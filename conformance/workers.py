@@ -101,7 +101,7 @@ def _hand_out(worker: Worker, waiting: Iterator[int]) -> None:
 def _serve(
     connection: "Connection[Any, Any]", others: Sequence["Connection[Any, Any]"], begin: Begin, run_case: RunCase
 ) -> None:
-    """Serve until the other end is closed; whoever interrupts the run ends the workers (`Workers.close`)."""
+    """Serve until the other end is closed; an interrupted run ends the workers (`Workers.close`)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in others:

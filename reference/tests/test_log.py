@@ -213,7 +213,7 @@ def test_a_corrupt_checkpoint_is_ignored(data: bytes) -> None:
 
 
 def test_a_log_start_at_the_start_of_an_epoch_removes_all_epochs_before_it() -> None:
-    """LeaderEpochFileCache.truncateFromStart; they stayed, and a replica was told to truncate to a deleted offset."""
+    """LeaderEpochFileCache.truncateFromStart; they stayed, and a replica truncated to a deleted offset."""
     epochs = LeaderEpochCache([(0, 0), (1, 23), (2, 43)])
     epochs.truncate_from_start(43)
     assert (epochs.entries, epochs.end_offset_for(0, 50), epochs.dirty) == ([(2, 43)], (0, 43), True)

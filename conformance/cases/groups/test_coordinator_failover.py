@@ -97,6 +97,18 @@ def test_the_new_id_of_a_static_member_outlives_the_coordinator(cluster: Cluster
         expect("error code of a heartbeat", error, again.heartbeat_error())
 
 
+@clause("GRP-28", "after leaving")
+@defect(Reply(JoinGroupRequest, "error_code", ErrorCode.FENCED_INSTANCE_ID))
+def test_a_static_member_that_left_joins_the_next_coordinator(cluster: Cluster, driver: GroupDriver) -> None:
+    fields = {"instance": "i", "session_timeout_ms": 30_000}
+    left = driver.stable_member(**fields)
+    expect("error code of leaving", 0, left.leave_error())
+    change_coordinator(cluster, driver.group)
+    member = driver.stable_member(**fields)
+    expect("a new member id", True, member.member_id != left.member_id)
+    expect("members", [member.member_id], [each.member_id for each in driver.describe().members])
+
+
 @clause("GRP-50", "failover")
 @defect(Reply(OffsetFetchRequest, OFFSET, 5))
 def test_offsets_of_a_deleted_group_do_not_return(cluster: Cluster, group: str, topic: Topic) -> None:

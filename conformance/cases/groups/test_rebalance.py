@@ -333,6 +333,15 @@ def test_a_member_of_another_protocol_type_is_refused(driver: GroupDriver) -> No
     expect("error code", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reply.error_code)
 
 
+@clause("GRP-40", "emptied")
+@defect(Reply(JoinGroupRequest, "error_code", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+def test_an_empty_group_takes_another_protocol_type(driver: GroupDriver) -> None:
+    """GroupMetadata.supportsProtocols: the type is that of the members, and the group has none."""
+    expect("error code of leaving", 0, driver.stable_member().leave_error())
+    _, reply = driver.join(protocol_type="connect")
+    expect("error code", 0, reply.error_code)
+
+
 @clause("GRP-40", "none")
 @pytest.mark.parametrize("fields", [{"protocols": ()}, {"protocol_type": ""}], ids=["no protocol", "no type"])
 @defect(Reply(JoinGroupRequest, "error_code", without_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)))

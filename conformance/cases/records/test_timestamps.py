@@ -63,6 +63,16 @@ def test_each_limit_is_for_one_direction(cluster: Cluster, side: str, days: int)
     expect("error code in the other direction", 0, accepted.error_code)
 
 
+@clause("PRD-15", "append time")
+@pytest.mark.parametrize("days", [-2, 2])
+@defect(Reply(ProduceRequest, ERROR, ErrorCode.INVALID_TIMESTAMP))
+def test_the_limits_do_not_concern_times_that_the_broker_replaces(cluster: Cluster, days: int) -> None:
+    limits = {f"message.timestamp.{side}.max.ms": str(DAY_MS) for side in ("before", "after")}
+    topic = cluster.create_topic(configs=limits | APPEND_TIME)
+    answer = cluster.leader(topic).produce(topic, batch(b"v", timestamp_ms=now_ms() + days * DAY_MS))
+    expect("error code", 0, answer.error_code)
+
+
 @clause("PRD-27")
 @sweep(ProduceRequest, 3)
 @defect(Reply(ProduceRequest, "responses.partition_responses.log_append_time_ms", NOW_MS))

@@ -130,7 +130,7 @@ def test_a_group_of_dynamic_members_follows_the_model(cluster: Cluster, topic: T
 @defect(
     Reply(JoinGroupRequest, "leader", "another"),
     Reply(LeaveGroupRequest, "members.error_code", 0),
-    Reply(DescribeGroupsRequest, "groups.members.group_instance_id", None),
+    Reply(SyncGroupRequest, "assignment", b""),
 )
 def test_a_group_of_static_members_follows_the_model(cluster: Cluster, topic: Topic, age: str) -> None:
     cluster.connect().version_of(JoinGroupRequest, INSTANCES_SINCE)
