@@ -3,7 +3,7 @@
 from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.committed_offsets import MANY_GROUPS, commit, committed_topics
 from highwater.conformance.cases.support.members import GroupDriver
-from highwater.conformance.clause import clause, sweep
+from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, Setting, defect, increment, without_error
 from highwater.reference.wire.errors import ErrorCode
@@ -70,6 +70,25 @@ def test_a_commit_of_another_generation_is_refused(cluster: Cluster, group: str,
         expect(f"error code of generation {step:+d}", ErrorCode.ILLEGAL_GENERATION, error)
     found = only(only(committed_topics(member.broker, group, topic)).partitions)
     expect("offset", NONE, found.committed_offset)
+
+
+@clause("OFF-3", "no group")
+@sweep(OffsetCommitRequest, 1, 8)
+@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", 0))
+def test_a_group_that_does_not_exist_has_no_generation(
+    coordinator: Broker, group: str, topic: Topic, version: int
+) -> None:
+    error = commit(coordinator, group, topic, 1, generation=1, member_id="unknown", version=version)
+    expect("error code", ErrorCode.ILLEGAL_GENERATION, error)
+
+
+@clause("OFF-3", "no group v9")
+@era("4.0")  # the coordinator of older releases knows no other error
+@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", ErrorCode.ILLEGAL_GENERATION))
+def test_a_group_that_does_not_exist_is_not_found(coordinator: Broker, group: str, topic: Topic) -> None:
+    coordinator.version_of(OffsetCommitRequest, 9)
+    error = commit(coordinator, group, topic, 1, generation=1, member_id="unknown", version=9)
+    expect("error code", ErrorCode.GROUP_ID_NOT_FOUND, error)
 
 
 @clause("OFF-3", "member")

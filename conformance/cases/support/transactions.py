@@ -16,6 +16,7 @@ from highwater.reference.wire.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -292,3 +293,10 @@ def committed_offset(cluster: Cluster, group: str, topic: Topic) -> int:
     part = only(only(reply.topics).partitions)
     expect("error code of OffsetFetch", 0, part.error_code)
     return int(part.committed_offset)
+
+
+def describe_transaction(producer: Transactional) -> Any:
+    """Return what the coordinator says of the transactional id."""
+    return only(
+        producer.coordinator.call(DescribeTransactionsRequest(transactional_ids=(producer.id,))).transaction_states
+    )

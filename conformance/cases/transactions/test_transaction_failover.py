@@ -1,8 +1,10 @@
 """The end of a transaction while a broker is down or replicas are missing, and producers that expire."""
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from highwater.conformance.cases.support.transactions import (
     COMMIT,
     Transactional,
     committed_values,
+    describe_transaction,
     eventually_stable,
     fetch_committed,
 )
@@ -23,7 +26,7 @@ from highwater.conformance.cases.topics.test_broker_configs import ALL_BROKERS, 
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, defect
-from highwater.conformance.failures import Unsupported
+from highwater.conformance.failures import Disconnected, Unsupported
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
@@ -32,6 +35,7 @@ from highwater.reference.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     DescribeProducersRequest,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     TopicRequest,
@@ -49,6 +53,8 @@ MIN_ISR = "min.insync.replicas"
 LONGEST_INTERVAL_MS = 5_000
 MARKER_S = 10.0
 """Longer than a coordinator waits before it sends a marker again to a partition that has a leader."""
+PAUSE_S = 0.1
+NEVER = -1
 SILENCE_S = 0.3
 """Shorter than replica.lag.time.max.ms, after which the paused follower is no longer in sync."""
 RETRIED = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -205,6 +211,29 @@ def test_a_marker_counts_when_it_is_replicated(cluster: Cluster, producer: Trans
         expect("last stable offset", 0, fetch_committed(reader, topic).last_stable_offset)
     cluster.resume(away)
     expect_outcome(cluster, topic, COMMIT)
+
+
+@clause("TXN-17", "next coordinator")
+@defect(Reply(DescribeTransactionsRequest, "transaction_states.transaction_start_time_ms", NEVER))
+def test_the_next_coordinator_describes_the_same_transaction(cluster: Cluster, producer: Transactional) -> None:
+    """The timeout counts from the first partition (TransactionMetadata, txnStartTimestamp)."""
+    topics = [cluster.create_topic(replicas=3) for _ in range(2)]
+    for topic in topics:
+        producer.begin(topic)
+        time.sleep(PAUSE_S)  # so that the start differs from the last change
+    before = describe_transaction(producer)
+    cluster.kill(next(node for node, at in cluster.target.addresses.items() if at == producer.coordinator.address))
+
+    def described() -> Any:
+        with suppress(Disconnected):
+            found = describe_transaction(producer.reconnect())
+            return found if found.error_code == 0 else None
+        return None
+
+    after = cluster.eventually("a coordinator that describes the transaction", described, FAILOVER_S)
+    for found in (before, after):
+        expect("topics", sorted(topic.name for topic in topics), sorted(each.topic for each in found.topics))
+    expect("start", before.transaction_start_time_ms, after.transaction_start_time_ms)
 
 
 @clause("TXN-28", "prepared")

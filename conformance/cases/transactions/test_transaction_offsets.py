@@ -27,6 +27,7 @@ from highwater.conformance.cases.support.transactions import (
     ONE_GROUP,
     Transactional,
     committed_offset,
+    describe_transaction,
 )
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
@@ -71,6 +72,20 @@ def test_all_offsets_of_a_transaction_count(cluster: Cluster, topic: Topic, prod
     producer.end(commit=COMMIT)
     cluster.eventually("the last offset", lambda: committed_offset(cluster, group, other) == 44)
     expect("offset of the first commit", 42, committed_offset(cluster, group, topic))
+
+
+@clause("TXN-10", "smaller")
+@defect(Reply(OffsetFetchRequest, "topics.partitions.committed_offset", 9))
+def test_the_offset_of_a_transaction_may_be_the_smaller_one(
+    cluster: Cluster, topic: Topic, producer: Transactional
+) -> None:
+    """A consumer may seek back. The later commit counts (GroupMetadata, CommitRecordMetadataAndOffset.olderThan)."""
+    group = cluster.group()
+    expect("error code of OffsetCommit", 0, commit(cluster.coordinator(group), group, topic, 9))
+    expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+    expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, 5))
+    producer.end(commit=COMMIT)
+    cluster.eventually("the smaller offset", lambda: committed_offset(cluster, group, topic) == 5)
 
 
 @clause("TXN-10", "mixed")
@@ -253,12 +268,6 @@ def test_a_transaction_may_begin_at_offset_0(cluster: Cluster, topic: Topic, pro
     producer.begin(topic)
     producer.write(topic, 0)
     expect("start of the open transaction", 0, open_transaction_start(cluster.leader(topic), topic, producer))
-
-
-def describe_transaction(producer: Transactional) -> Any:
-    return only(
-        producer.coordinator.call(DescribeTransactionsRequest(transactional_ids=(producer.id,))).transaction_states
-    )
 
 
 @clause("TXN-17")
