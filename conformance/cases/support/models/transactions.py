@@ -4,6 +4,7 @@
 adds a partition and every end of a transaction increments the epoch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -38,7 +39,7 @@ class Addition:
     key: Key
 
 
-class Writer:
+class Writer(ABC):
     """A transactional producer; `added` are the partitions of its open transaction."""
 
     newer = False
@@ -63,8 +64,9 @@ class Writer:
         writes = [self._write(key, version) for key in keys]
         produce(self.walk, writes, version=version, transactional_id=self.producer.id)
 
+    @abstractmethod
     def _version(self) -> int:
-        raise NotImplementedError
+        """Choose a version of Produce."""
 
     def _write(self, key: Key, version: int) -> Write:
         batch, kind, random = (
