@@ -281,7 +281,11 @@ class Cluster:
             with self.connect() as broker:
                 found = find_coordinator(broker, group)
             address = f"{found.host}:{found.port}"
-            return address if found.error_code not in NOT_COORDINATING and self._coordinates(address, group) else None
+            is_known = found.error_code not in NOT_COORDINATING and address not in down
+            return address if is_known and self._coordinates(address, group) else None
+
+        # A broker may name one that has just been stopped, as long as it has not heard of that.
+        down = {each for node, each in self.target.addresses.items() if not self.is_up(node)}
 
         return self.connect(self.eventually(f"a coordinator of {group}", poll, 15.0))
 

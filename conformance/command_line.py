@@ -70,7 +70,10 @@ def conform_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cases and run none.")] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a reply.")] = 5.0,
     self_test: Annotated[bool, typer.Option("--self-test", help="Check that cases detect their defects.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Cases to run in parallel; those that stop nodes run alone.")] = 4,
+    jobs: Annotated[int, typer.Option(min=1, help="Cases to run in parallel on one cluster.")] = 4,
+    clusters: Annotated[
+        int, typer.Option(min=0, help="Clusters to launch, all but one for cases that stop nodes; 0: as many as suit.")
+    ] = 0,
     no_slow: Annotated[bool, typer.Option("--no-slow", help="Leave out cases that wait for time-outs.")] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each case; differing verdicts give `flaky`.")] = 1,
     command_config: Annotated[
@@ -129,7 +132,7 @@ def conform_command(
     options = Options(
         areas=_areas(area or [], feature or []), clauses=clause or [], excluded=exclude or [], since=since, until=until,
         expect=expect, level=level, kafka_version=kafka_version,
-        dry_run=dry_run, timeout_s=timeout, keep=keep, jobs=jobs, no_slow=no_slow, repeat=repeat,
+        dry_run=dry_run, timeout_s=timeout, keep=keep, jobs=jobs, clusters=clusters, no_slow=no_slow, repeat=repeat,
         command_config=command_config, guards_off=guard_off or [],
     )  # fmt: skip
     check_patterns(options.clauses, "--clause")

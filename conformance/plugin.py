@@ -8,9 +8,10 @@ one is dead or hangs, the case that ran fails, and the target is restarted if th
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,11 +26,11 @@ from highwater.conformance.failures import TargetFailure
 from highwater.conformance.judging import AcquireTarget, TargetGone, judge
 from highwater.conformance.selection import case_of, check_era, needs_exclusive_target, select_cases
 from highwater.conformance.sharing import SharedTarget, TargetServer
-from highwater.conformance.targets import KNOWN, launch_target
+from highwater.conformance.targets import KNOWN, count_clusters, launch_target
 from highwater.conformance.targets.base import PROMPT, Target
 from highwater.conformance.values import replies_of
-from highwater.conformance.verdicts import BROKEN, UNDECIDED, CaseResult, CaseVerdict, verdict_of
-from highwater.conformance.workers import Ended, Workers
+from highwater.conformance.verdicts import BROKEN, NOT_TESTABLE, UNDECIDED, CaseResult, CaseVerdict, verdict_of
+from highwater.conformance.workers import Ended, Task, Workers
 from highwater.errors import UsageError
 from highwater.spec.clauses import find_clause
 
@@ -38,6 +39,8 @@ pytest_plugins = ["highwater.pytest_imports", "highwater.conformance.cases.fixtu
 PROPERTY: Final = "highwater"
 REPORTER: Final = "highwater-reporter"
 EXCHANGES_SHOWN: Final = 8
+CASES_FOR_A_CLUSTER: Final = 8
+"""Cases that need a cluster alone, for each further cluster: to start one takes as long as some of them."""
 POLLING_LIMIT_S: Final = 4.0
 POLLING_LIMIT_AFTER_FAILURE_S: Final = 1.0
 
@@ -64,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--hw-timeout", type=float, default=5.0, help="seconds to wait for a reply")
     group.addoption("--hw-no-slow", action="store_true", help="leave out cases that wait for time-outs")
     group.addoption("--hw-jobs", type=int, default=1, help="cases to run in parallel")
+    group.addoption("--hw-clusters", type=int, default=0, help="clusters to launch; 0: as many as fit the target")
     group.addoption("--hw-repeat", type=int, default=1, help="runs of each case; differing verdicts give flaky")
     group.addoption("--hw-keep", action="store_true", help="do not delete the topics and groups of the cases")
     group.addoption("--hw-values", action="store_true", help="report the values of all replies")
@@ -144,6 +148,10 @@ def _launch(config: pytest.Config) -> Target:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    _close_target(config)
+
+
+def _close_target(config: pytest.Config) -> None:
     if TARGET in config.stash:
         config.stash[TARGET].close()
 
@@ -152,7 +160,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 class Served(NamedTuple):
-    """What a worker needs of the target. It asks the broker nothing: another worker's case may have ended it."""
+    """What a worker needs of the target. It asks the broker nothing: another worker's case may have ended it.
+
+    Without an address, the worker launches a cluster of its own.
+    """
 
     address: str
     advertised: AdvertisedVersions
@@ -168,14 +179,19 @@ class Ran(NamedTuple):
 def _run_side_by_side(session: pytest.Session, jobs: int) -> None:
     """Fork the workers, open the target and serve it to them; report their cases as if they had run here."""
     config = session.config
+    alone = [number for number, item in enumerate(session.items) if needs_exclusive_target(item)]
+    own = min(
+        count_clusters(config.getoption("hw_target"), config.getoption("hw_clusters")) - 1,
+        len(alone) // CASES_FOR_A_CLUSTER,
+    )
     gc.freeze()  # a collection would write to all memory that the workers share
-    workers = Workers(jobs, partial(_begin, session), partial(_run_case, session))
+    workers = Workers(jobs + own, partial(_begin, session), partial(_run_case, session), partial(_close_target, config))
     server: TargetServer | None = None
     try:
         _open_target(config)
         server = TargetServer(config.stash[TARGET])
         served = Served(server.address, config.stash[ADVERTISED_VERSIONS])
-        for number, ran in workers.run(served, range(len(session.items))):
+        for number, ran in workers.run(_tasks(served, jobs, own, alone, len(session.items))):
             _report_case(session.items[number], ran)
             if session.shouldstop or session.shouldfail:
                 break
@@ -191,13 +207,27 @@ def _run_side_by_side(session: pytest.Session, jobs: int) -> None:
         raise session.Interrupted(session.shouldstop)
 
 
+def _tasks(served: Served, jobs: int, own: int, alone: Sequence[int], count: int) -> list[Task]:
+    """Return the tasks of `jobs` workers that share the target and of `own` ones with a cluster of their own.
+
+    The latter run the cases that need a cluster alone; so does one of the others after all other cases.
+    """
+    needing = set(alone)
+    exclusive, shared = iter(alone), iter([number for number in range(count) if number not in needing])
+    sharing = [Task(served, chain(shared, exclusive)), *(Task(served, shared) for _ in range(jobs - 1))]
+    return sharing + [Task(served._replace(address=""), exclusive) for _ in range(own)]
+
+
 def _begin(session: pytest.Session, served: Served) -> None:
     config = session.config
     for name in ("terminalreporter", REPORTER):  # the process that forked this one reports
         if plugin := config.pluginmanager.get_plugin(name):
             config.pluginmanager.unregister(plugin)
-    shared = SharedTarget(served.address)
-    config.stash[TARGET], config.stash[ACQUIRE_TARGET] = shared, shared.acquire
+    if served.address:
+        shared = SharedTarget(served.address)
+        config.stash[TARGET], config.stash[ACQUIRE_TARGET] = shared, shared.acquire
+    else:
+        config.stash[TARGET], config.stash[ACQUIRE_TARGET] = _launch(config), _acquire_alone
     config.stash[ADVERTISED_VERSIONS] = served.advertised
 
 
@@ -291,22 +321,25 @@ def leader(cluster: Cluster, topic: Topic) -> Broker:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
     if not item.config.getoption("hw_target"):
-        return report
+        return (yield)
     exception = call.excinfo.value if call.excinfo else None
     if call.when == "setup":
         _clear_result(item)
-    if call.when == "call" or exception is not None:
-        result = _judge(item, call, exception)
-        if RESULT not in item.stash or result.verdict is not CaseVerdict.PASS:
-            item.stash[RESULT] = result
-        if result.verdict in (CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE):
-            report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"{result.verdict}: {result.message}")
-        elif result.verdict in BROKEN and CLUSTER in item.stash:
-            clause = find_clause(result.clause)
-            report.sections.append((f"{clause.id} {clause.level}", f"{clause.sentence} {clause.source}"))
-            report.sections.append(("exchange", item.stash[CLUSTER].log.text(EXCHANGES_SHOWN)))
+    if call.when != "call" and exception is None:
+        return (yield)
+    result = _judge(item, call, exception)
+    if RESULT not in item.stash or result.verdict is not CaseVerdict.PASS:
+        item.stash[RESULT] = result
+    if exception is not None and result.verdict in NOT_TESTABLE:
+        # As a skip, before pytest formats a traceback, which takes a tenth of a second or two.
+        reason = pytest.skip.Exception(f"{result.verdict}: {result.message}", _use_item_location=True)
+        call.excinfo = pytest.ExceptionInfo.from_exception(reason.with_traceback(exception.__traceback__))
+    report = yield
+    if result.verdict in BROKEN and CLUSTER in item.stash:
+        clause = find_clause(result.clause)
+        report.sections.append((f"{clause.id} {clause.level}", f"{clause.sentence} {clause.source}"))
+        report.sections.append(("exchange", item.stash[CLUSTER].log.text(EXCHANGES_SHOWN)))
     return report
 
 

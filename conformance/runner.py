@@ -47,6 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 5.0
     keep: bool = False
     jobs: int = 4
+    clusters: int = 0
     no_slow: bool = False
     repeat: int = 1
     command_config: Path | None = None
@@ -68,8 +69,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found += [f"--hw-repeat={self.repeat}"] if self.repeat > 1 else []
         found += [f"--hw-command-config={self.command_config.absolute()}"] if self.command_config else []
         found += [f"--hw-guard-off={guard}" for guard in self.guards_off]
-        # Each worker captures what its cases print in memory of its own: they share all open files.
-        return [*found, f"--hw-jobs={self.jobs}", "--capture=sys", "-p", "no:xdist"]
+        # Each worker captures what its cases print in memory of its own: they share all open files. No traceback is
+        # read, and the default style of pytest takes longer to write than the case took.
+        return [
+            *found,
+            f"--hw-jobs={self.jobs}",
+            f"--hw-clusters={self.clusters}",
+            "--capture=sys",
+            "--tb=native",
+            "-p",
+            "no:xdist",
+        ]
 
 
 def run_suite(

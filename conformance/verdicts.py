@@ -34,6 +34,7 @@ class CaseVerdict(StrEnum):
 MUST: Final = "MUST"
 BROKEN: Final = frozenset({CaseVerdict.FAIL, CaseVerdict.NON_STRICT})
 UNDECIDED: Final = frozenset({CaseVerdict.FLAKY, CaseVerdict.ERROR})
+NOT_TESTABLE: Final = frozenset({CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE})
 
 
 def verdict_of(exception: BaseException | None, level: str) -> CaseVerdict:

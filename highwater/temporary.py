@@ -19,6 +19,9 @@ from typing import IO, Final
 LOCK: Final = "lock"
 MOUNTS: Final = Path("/proc/self/mounts")
 MNT_DETACH: Final = 2
+MEMORY: Final = "/dev/shm"
+MIN_FREE: Final = 2 << 30
+TMPDIR: Final = "TMPDIR"
 
 _owned: dict[int, tuple[Path, IO[str]]] = {}  # by process, since a fork has folders of its own: folder and locked file
 
@@ -36,6 +39,19 @@ def temporary_folder(prefix: str = "") -> Iterator[Path]:
 def make_folder(prefix: str = "") -> Path:
     """Return a new, empty folder that is removed when this process ends, unless the caller removes it before."""
     return Path(tempfile.mkdtemp(prefix=prefix, dir=_folder_of_this_process()))
+
+
+def temporary_in_memory() -> dict[str, str]:
+    """Return the environment variable for temporary folders on a file system in memory; empty without room on one.
+
+    It is empty as well if the environment names a folder already.
+
+    A broker for a test of minutes waits a third of its time for a disk, although its data is never read again.
+    """
+    with suppress(OSError):
+        if TMPDIR not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MIN_FREE:
+            return {TMPDIR: MEMORY}
+    return {}
 
 
 def _folder_of_this_process() -> Path:

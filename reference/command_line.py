@@ -60,7 +60,7 @@ def broker_command(
     settings = cluster_settings(
         cluster, truncation=truncation, guards_off=guard_off or [], **dict(_setting(text) for text in set_ or [])
     )
-    nodes = Cluster(cluster, folder=folder, port=port, settings=settings, first_id=first_id, trace=trace)
+    nodes = Cluster(cluster, folder=folder, port=port, settings=settings, first_id=first_id, trace=trace, forks=True)
     supervise(nodes, _print_line, control=control)
 
 

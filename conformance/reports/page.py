@@ -22,7 +22,7 @@ from highwater.conformance.reports.matrix import (
     worst,
 )
 from highwater.conformance.reports.sources import link_source
-from highwater.conformance.verdicts import CaseResult, CaseVerdict, Expectation, expected_by
+from highwater.conformance.verdicts import NOT_TESTABLE, CaseResult, CaseVerdict, Expectation, expected_by
 
 PAGE_CHARACTERS: Final = 1_500_000
 """Limit of the failure descriptions; what the texts leave of it is for exchanges."""
@@ -173,7 +173,7 @@ def _lacking(row: Row, targets: Sequence[TargetReport]) -> list[str]:
         f"{targets[number].target}: {result.verdict}: {result.message}"
         for number, results in enumerate(row.cells)
         for result in results
-        if result.verdict in (CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE)
+        if result.verdict in NOT_TESTABLE
     }
     return sorted(reasons)
 

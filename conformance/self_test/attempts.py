@@ -31,13 +31,12 @@ from highwater.conformance.self_test.trials import (
 )
 from highwater.conformance.targets.base import Target
 from highwater.conformance.targets.reference import ReferenceTarget
-from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
+from highwater.conformance.verdicts import BROKEN, NOT_TESTABLE, CaseResult, CaseVerdict
 
 MIN_WAIT_S: Final = 0.7
 WAIT_FACTORS: Final = (1.5, 6.0)
 FAKE_SERVER_WAIT_S: Final = 0.1
 ATTEMPTS: Final = 2
-NOT_TESTABLE: Final = frozenset({CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE})
 
 
 class SelfTest:

@@ -76,6 +76,8 @@ LAUNCHERS: Final[Mapping[str, Callable[[str, int], Target]]] = {
     "kroxylicious": _kroxylicious,
 }
 """By name; each function imports its launcher when called."""
+CLUSTERS: Final[Mapping[str, int]] = {"reference": 4, "apache-kafka": 2}
+"""Clusters that a run launches of a target whose nodes can be stopped: a broker of Apache Kafka takes a gigabyte."""
 
 
 def check_target(name: str) -> None:
@@ -106,6 +108,15 @@ def check_reachable(name: str) -> None:
             where=address,
             hint="start the broker, or give its host and port",
         ) from error
+
+
+def count_clusters(name: str, asked: int = 0) -> int:
+    """Return how many clusters of a target a run launches; `asked` 0 leaves it to the target.
+
+    One is used for all cases, the others for those that stop nodes. There is only one of a broker that runs already.
+    """
+    launched = _launched(name)
+    return (asked or CLUSTERS.get(launched[1], 1)) if launched else 1
 
 
 def _launched(name: str) -> re.Match[str] | None:

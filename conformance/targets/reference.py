@@ -16,6 +16,7 @@ from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListen
 from highwater.conformance.targets.commands import QUICK_SETTINGS, SESSIONS_MS, rack_of
 from highwater.conformance.targets.discovery import restart_dead
 from highwater.errors import UsageError
+from highwater.temporary import temporary_in_memory
 
 READY_TIMEOUT_S = 40.0
 COMMAND_TIMEOUT_S = 20.0
@@ -30,9 +31,12 @@ class ReferenceCluster:
         self, brokers: int = 1, *, guards_off: Sequence[str] = (), truncation: str = "kip320",
         settings: Mapping[str, object] | None = None, folder: Path | None = None, trace: Path | None = None,
         environment: Mapping[str, Mapping[str, str]] | None = None, node_program: Sequence[str] = NODE_PROGRAM,
-        port: int = 0,
+        port: int = 0, in_memory: bool = False,
     ) -> None:  # fmt: skip
-        """Start the cluster, at free ports or from `port` on; `environment` has more variables by node name."""
+        """Start the cluster, at free ports or from `port` on; `environment` has more variables by node name.
+
+        `in_memory`: a temporary folder is on a file system in memory if this machine has room on one.
+        """
         command = [sys.executable, "-m", "highwater", "broker", "--cluster", str(brokers), "--control"]
         command += ["--truncation", truncation]
         command += [part for guard in guards_off for part in ("--guard-off", guard)]
@@ -44,7 +48,8 @@ class ReferenceCluster:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
             start_new_session=True,
             env={
-                **os.environ, "HIGHWATER_NODE_ENVIRONMENT": json.dumps(environment or {}),
+                **os.environ, **(temporary_in_memory() if in_memory else {}),
+                "HIGHWATER_NODE_ENVIRONMENT": json.dumps(environment or {}),
                 "HIGHWATER_NODE_PROGRAM": json.dumps(node_program),
             },
         )  # fmt: skip
@@ -174,15 +179,16 @@ class ReferenceTarget(ReferenceCluster):
         """Start the cluster; `hidden` settings are applied, but not reported in `settings`."""
         settings = {**self.settings, **placement(brokers), **(hidden or {})}
         super().__init__(
-            brokers, guards_off=guards_off, truncation=truncation, settings=settings, node_program=node_program
-        )
+            brokers, guards_off=guards_off, truncation=truncation, settings=settings, node_program=node_program,
+            in_memory=True,
+        )  # fmt: skip
         self.name, self.version = "reference", metadata.version("highwater")
 
     @property
     def sasl(self) -> SaslListener:
         """Return the listener of a separate broker, started on first use; a reference broker has a single listener."""
         if self._login_cluster is None:
-            self._login_cluster = ReferenceCluster(1, settings=LOGIN_SETTINGS)
+            self._login_cluster = ReferenceCluster(1, settings=LOGIN_SETTINGS, in_memory=True)
         return login_listener(self._login_cluster.bootstrap)
 
     def close(self) -> None:

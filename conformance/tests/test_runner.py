@@ -41,10 +41,11 @@ def test_an_aborted_suite_is_an_error() -> None:
 
 
 def test_sigterm_ends_all_processes_and_reports_results() -> None:
-    command = [sys.executable, "-m", "highwater", "conform", "reference:1", "--json", "--area", "PRD", "--jobs", "2"]
+    command = [sys.executable, "-m", "highwater", "conform", "reference:1", "--json", "--area", "TXN", "--jobs", "2"]
+    command += ["--clusters", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         family: set[int] = set()
-        while len(family) < 6 and run.poll() is None:  # pytest, its workers, the supervisor, the store, the broker
+        while len(family) < 10 and run.poll() is None:  # pytest, three workers, two supervisors, stores and brokers
             time.sleep(0.1)
             family = descendants(run.pid)
         run.send_signal(signal.SIGTERM)

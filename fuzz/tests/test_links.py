@@ -22,7 +22,7 @@ import socket, sys
 with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as link:
     for line in sys.stdin:
         link.sendall(line.encode())
-        print(link.recv(100).decode().strip() or "ended", flush=True)
+        print(link.recv(100).decode().strip() or "ended", file=sys.stderr, flush=True)
 """
 
 
@@ -164,19 +164,22 @@ def test_loss_and_disconnect_close_connections(proxied: Proxied) -> None:
 
 
 def test_the_proxy_identifies_a_node_by_its_socket(proxied: Proxied, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", NODE, str(proxied.port), str(tmp_path / "1.toml")]
-    node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    command = [sys.executable, "-c", NODE, str(proxied.port)]
+    with (tmp_path / "1.log").open("w") as log:
+        node = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.PIPE, text=True, bufsize=1
+        )  # fmt: skip
     assert node.stdin is not None
-    assert node.stdout is not None
+    assert node.stderr is not None
     with node, proxied.connect() as link:
         node.stdin.write("hello\n")
-        assert node.stdout.readline() == "hello\n"
+        assert node.stderr.readline() == "hello\n"
         undo = proxied.links.begin(fault("cut", of="1"), "2")
         node.stdin.write("lost\n")
         assert echo(link, b"one\n") == b"one\n", "clients are not cut off"
-        assert not select.select([node.stdout], [], [], 0.2)[0]
+        assert not select.select([node.stderr], [], [], 0.2)[0]
         undo()
-        assert node.stdout.readline() == "ended\n"
+        assert node.stderr.readline() == "ended\n"
         node.stdin.close()
 
 

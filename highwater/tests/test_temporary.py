@@ -1,12 +1,16 @@
 """Temporary folders: none is left by a process that ends, and none for long by one that is killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from highwater.temporary import MEMORY, MIN_FREE, temporary_in_memory
 
 MAKE = "import highwater.temporary as t; f = t.make_folder('x-'); (f / 'data').write_text('1'); print(f, flush=True)"
 WAIT = f"{MAKE}; import sys; sys.stdin.read()"
@@ -49,3 +53,23 @@ def test_the_next_process_removes_the_folders_of_killed_ones_only(elsewhere: dic
         for process in (killed, running):
             process.kill()
             process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("room", "given", "found"),
+    [
+        (MIN_FREE, None, {"TMPDIR": MEMORY}),
+        pytest.param(MIN_FREE - 1, None, {}, id="no room"),
+        pytest.param(MIN_FREE, "/elsewhere", {}, id="a folder is given"),
+    ],
+)
+def test_folders_are_in_memory_where_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, room: int, given: str | None, found: dict[str, str]
+) -> None:
+    if not Path(MEMORY).is_dir():
+        pytest.skip(f"no {MEMORY} on this system")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=room))
+    monkeypatch.delenv("TMPDIR", raising=False)
+    if given:
+        monkeypatch.setenv("TMPDIR", given)
+    assert temporary_in_memory() == found

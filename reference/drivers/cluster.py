@@ -16,6 +16,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from highwater.errors import UsageError
@@ -24,17 +25,21 @@ from highwater.processes import Name, Processes
 from highwater.reference.client.access import Access
 from highwater.reference.client.cluster import ClusterClient
 from highwater.reference.configuration.broker import ZOOKEEPER
-from highwater.reference.configuration.properties import broker_config
+from highwater.reference.configuration.properties import broker_config, read_config
 from highwater.reference.drivers.files import META, read_identity
+from highwater.reference.drivers.forked import ForkedNodes, NodeMain
+from highwater.reference.drivers.process import PARENT, run_node
 from highwater.temporary import make_folder
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 6.0
 ANSWER_TIMEOUT_S = 1.0
 STORE_NODE = "store"
+STANDARD_PROGRAM = ["-m", "highwater.node"]
 NODE_ENVIRONMENT = "HIGHWATER_NODE_ENVIRONMENT"
-NODE_PROGRAM = "HIGHWATER_NODE_PROGRAM"  # arguments of Python that run a node, as JSON; tests of the tools replace it
 """Variable with extra environment variables per node name, as JSON."""
+NODE_PROGRAM = "HIGHWATER_NODE_PROGRAM"
+"""Variable with the arguments of Python that run a node, as JSON; tests of the tools set it."""
 
 
 def _toml(tables: dict[str, dict[str, object]]) -> str:
@@ -81,7 +86,11 @@ def cluster_settings(brokers: int, **settings: object) -> dict[str, object]:
 
 
 class Cluster:
-    """The processes of a cluster by node name: `store`, and N broker ids from `first_id` on."""
+    """The processes of a cluster by node name: `store`, and N broker ids from `first_id` on.
+
+    With `forks` the nodes are forks of this process, which has no other threads, unless the environment gives them
+    another program or variables of their own.
+    """
 
     def __init__(
         self,
@@ -92,8 +101,9 @@ class Cluster:
         settings: dict[str, object] | None = None,
         first_id: int = 1,
         trace: Path | None = None,
+        forks: bool = False,
     ) -> None:
-        self._trace = ["--trace", str(trace)] if trace else []
+        self._trace, self._forks = trace, forks
         self._temporary = folder is None
         self.folder = folder or make_folder("cluster-")
         self._ports = Ports(size + 1)
@@ -143,12 +153,15 @@ class Cluster:
 
     def processes(self) -> Processes:
         """Return the launcher of the nodes; they watch their parent, which is this process."""
-        program = json.loads(os.environ.get(NODE_PROGRAM, '["-m", "highwater.node"]'))
-        commands: dict[Name, list[str]] = {
-            name: [sys.executable, *program, "--config", str(path), *self._trace] for name, path in self.configs.items()
-        }
+        program = json.loads(os.environ.get(NODE_PROGRAM, "null")) or STANDARD_PROGRAM
         own = json.loads(os.environ.get(NODE_ENVIRONMENT, "{}"))
-        parent = {"HIGHWATER_PARENT": str(os.getpid())}
+        if self._forks and program == STANDARD_PROGRAM and not own:
+            return ForkedNodes(self.folder, self.configs, partial(_node_main, self._trace))
+        trace = ["--trace", str(self._trace)] if self._trace else []
+        commands: dict[Name, list[str]] = {
+            name: [sys.executable, *program, "--config", str(path), *trace] for name, path in self.configs.items()
+        }
+        parent = {PARENT: str(os.getpid())}
         environments = {name: {**own.get(name, {}), **parent} for name in commands}
         return Processes(self.folder, commands, environments=environments, guarded=False)
 
@@ -196,6 +209,16 @@ class Cluster:
                 if time.monotonic() > deadline:
                     raise UsageError(f"broker {name} is not ready after {timeout_s:.0f} s", where=address)
                 time.sleep(0.05)
+
+
+def _node_main(trace: Path | None, name: str, config: Path) -> NodeMain:
+    parent = os.getpid()
+
+    def run() -> None:
+        os.environ[PARENT] = str(parent)
+        run_node(read_config(config), lambda address: print(f"ready {address}", flush=True), trace=trace)
+
+    return run
 
 
 def _is_complete(address: str, brokers: int, access: Access) -> bool:

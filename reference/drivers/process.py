@@ -29,6 +29,8 @@ from highwater.reference.store.metadata_store import MetadataStore
 SWEEP_S = 1.0
 POLL_S = 0.02
 SHUTDOWN_TIMEOUT_S = 5.0
+PARENT = "HIGHWATER_PARENT"
+"""Variable with the process id of the parent at whose end a node stops."""
 Ready = Callable[[str], None]
 Factory = Callable[[Listener], asyncio.Protocol]
 
@@ -186,8 +188,8 @@ async def _run_until_stopped(
 
 
 async def _watch_parent(stop: asyncio.Event) -> None:
-    """Stop this node when its parent process ends, even by SIGKILL; the cluster supervisor sets HIGHWATER_PARENT."""
-    parent = os.environ.get("HIGHWATER_PARENT")
+    """Stop this node when its parent process ends, even by SIGKILL; the cluster supervisor sets the variable."""
+    parent = os.environ.get(PARENT)
     while parent is not None and os.getppid() == int(parent):
         await asyncio.sleep(0.5)
     if parent is not None:

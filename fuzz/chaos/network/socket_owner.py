@@ -24,7 +24,7 @@ End = tuple[str, int]
 def find_owner(near: End, far: End, folder: Path) -> str:
     """Return the node whose process has the socket from `near` to `far`, or `clients` if there is none.
 
-    The configuration file of every node is in `folder`.
+    The log of every node is in `folder`.
     """
     inode = _inode_of(near, far)
     wanted = f"socket:[{inode}]"
@@ -49,12 +49,12 @@ def _inode_of(near: End, far: End) -> int:
 
 
 def _nodes(folder: Path) -> list[tuple[Path, str]]:
-    """Return (process folder, node) of each node process: its last argument is the configuration file of the node."""
+    """Return (process folder, node) of each node process: its standard output is the log of the node."""
     found = []
     for process in PROC.iterdir():
         if process.name.isdigit():
             with contextlib.suppress(OSError):
-                last = Path((process / "cmdline").read_text().rstrip("\0").rpartition("\0")[2])
-                if last.parent == folder:
-                    found.append((process, last.stem))
+                output = (process / "fd" / "1").readlink()
+                if output.parent == folder:
+                    found.append((process, output.stem))
     return found

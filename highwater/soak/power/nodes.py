@@ -3,23 +3,21 @@
 A fork has imported all third-party modules, so that a node starts in a fraction of a second.
 """
 
-import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from highwater.conformance.targets.base import SaslListener
 from highwater.conformance.targets.reference import LOGIN_SETTINGS, ReferenceTarget, login_listener, placement
 from highwater.errors import UsageError
-from highwater.processes import Name, Process, Processes
+from highwater.processes import Processes
 from highwater.reference.drivers.cluster import Cluster, cluster_settings
+from highwater.reference.drivers.forked import POLL_S, ForkedNodes, NodeMain
+from highwater.reference.drivers.process import PARENT
 from highwater.soak.mutation import Mutant, load_instead
 
 REFERENCE: Final = re.compile(r"highwater\.reference\..*")
@@ -27,64 +25,6 @@ CORE: Final = re.compile(r"highwater\.reference\.(?!wire\b).*")
 """All of the broker without its codecs, which import nothing of it and take longest to import."""
 READY_TIMEOUT_S: Final = 10.0
 TRACED_STOP_TIMEOUT_S: Final = 60.0
-POLL_S: Final = 0.005
-NodeMain = Callable[[], None]
-
-
-class ForkedProcess:
-    """A forked child; has what `Processes` uses of `subprocess.Popen`."""
-
-    def __init__(self, main: NodeMain, log: IO[bytes]) -> None:
-        self.returncode: int | None = None
-        self.pid = os.fork()
-        if not self.pid:
-            _run_child(main, log)
-        with contextlib.suppress(OSError):  # the child does it too; the first of both makes it the leader of a group
-            os.setpgid(self.pid, self.pid)
-
-    def poll(self) -> int | None:
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        deadline = time.monotonic() + (timeout or float("inf"))
-        while (code := self.poll()) is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
-            time.sleep(POLL_S)
-        return code
-
-
-def _run_child(main: NodeMain, log: IO[bytes]) -> None:
-    code = 1
-    try:
-        with contextlib.suppress(OSError):
-            os.setpgid(0, 0)
-        for descriptor in (1, 2):
-            os.dup2(log.fileno(), descriptor)
-        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        warnings.simplefilter("default")
-        main()
-        code = 0
-    except BaseException as error:
-        os.write(2, f"{type(error).__name__}: {error}\n".encode())
-    finally:
-        os._exit(code)
-
-
-class ForkedNodes(Processes):
-    """The nodes of a cluster; `main_of` returns the function that runs one."""
-
-    def __init__(self, folder: Path, configs: Mapping[str, Path], main_of: Callable[[str, Path], NodeMain]) -> None:
-        super().__init__(folder, {}, guarded=False)
-        self._configs, self._main_of = configs, main_of
-
-    def _launch(self, name: Name, log: IO[bytes]) -> Process:
-        return ForkedProcess(self._main_of(str(name), self._configs[str(name)]), log)
 
 
 def node_main(mutant: Mutant | None, config: Path, prepare: Callable[[], Callable[[], None]]) -> NodeMain:
@@ -92,7 +32,7 @@ def node_main(mutant: Mutant | None, config: Path, prepare: Callable[[], Callabl
     parent = os.getpid()
 
     def run() -> None:
-        os.environ["HIGHWATER_PARENT"] = str(parent)
+        os.environ[PARENT] = str(parent)
         if mutant is not None:
             is_codec = ".wire." in mutant.module
             load_instead(mutant, REFERENCE if is_codec else CORE)

@@ -27,7 +27,7 @@ from highwater.conformance.patterns import covers
 from highwater.conformance.plugin import ADVERTISED_VERSIONS, RESULT, TARGET, WAIT_LIMIT
 from highwater.conformance.runner import CASES, SUITE_INI
 from highwater.conformance.selection import case_of
-from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
+from highwater.conformance.verdicts import BROKEN, NOT_TESTABLE, CaseResult, CaseVerdict
 from highwater.errors import UsageError
 from highwater.soak.mutation import Mutant
 from highwater.soak.power.lines import CaseLines, LinesFile, Tracer, may_notice, source_hash, without_repetitions
@@ -48,7 +48,7 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "security": ("SEC",), "configuration": ("ADM",), "wire": ("API", "FRM", "PRD"),
 }  # fmt: skip
 """By package of the broker, the areas of clauses that are about it."""
-ALLOWED: Final = frozenset({CaseVerdict.PASS, CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE})
+ALLOWED: Final = frozenset({CaseVerdict.PASS, *NOT_TESTABLE})
 REPLICATED: Final = frozenset({"ADM", "MD", "replication", "controller"})
 """Areas and packages whose cases run on three brokers too, after they passed on one; the others if they need three."""
 LIKELY_QUICK, LIKELY_SLOW = 40, 5
