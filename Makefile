@@ -45,7 +45,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater spec check --profile deep
 	@$(BIN)/highwater spec prove --profile deep
 	@$(BIN)/highwater conform reference:3 apache-kafka:3 --clause TXN-38 --clause TXN-39
-	@$(BIN)/highwater conform --self-test
+	@$(BIN)/highwater conform --self-test --long
 	@$(BIN)/python -m highwater.soak.kills --minutes 10
 	@$(BIN)/python -m highwater.soak.rules --small
 	@$(BIN)/python -m highwater.soak.rule_mutants --mutants 40

@@ -75,6 +75,9 @@ def conform_command(
         int, typer.Option(min=0, help="Clusters to launch, all but one for cases that stop nodes; 0: as many as suit.")
     ] = 0,
     no_slow: Annotated[bool, typer.Option("--no-slow", help="Leave out cases that wait for time-outs.")] = False,
+    long: Annotated[
+        bool, typer.Option("--long", help="Also run cases that send tens of thousands of requests.")
+    ] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each case; differing verdicts give `flaky`.")] = 1,
     command_config: Annotated[
         Path | None, typer.Option(help="Client properties for TLS and SASL, as for Apache Kafka's tools.")
@@ -132,8 +135,8 @@ def conform_command(
     options = Options(
         areas=_areas(area or [], feature or []), clauses=clause or [], excluded=exclude or [], since=since, until=until,
         expect=expect, level=level, kafka_version=kafka_version,
-        dry_run=dry_run, timeout_s=timeout, keep=keep, jobs=jobs, clusters=clusters, no_slow=no_slow, repeat=repeat,
-        command_config=command_config, guards_off=guard_off or [],
+        dry_run=dry_run, timeout_s=timeout, keep=keep, jobs=jobs, clusters=clusters, no_slow=no_slow, long=long,
+        repeat=repeat, command_config=command_config, guards_off=guard_off or [],
     )  # fmt: skip
     check_patterns(options.clauses, "--clause")
     check_patterns(options.excluded, "--exclude")
@@ -158,7 +161,7 @@ def _list_clauses(json_: bool, page: Path | None) -> None:
         from highwater.conformance.reports.clause_list import write_clause_page
         from highwater.conformance.runner import Options, run_suite
 
-        cases = run_suite(["reference"], Options(dry_run=True))["targets"][0]["cases"]
+        cases = run_suite(["reference"], Options(dry_run=True, long=True))["targets"][0]["cases"]
         write_clause_page(page, len({case["clause"] for case in cases}))
         typer.echo(f"Wrote {page}.")
         return

@@ -66,6 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--hw-kafka-version", default="", help="Kafka version whose rules the target follows, e.g. 2.8")
     group.addoption("--hw-timeout", type=float, default=5.0, help="seconds to wait for a reply")
     group.addoption("--hw-no-slow", action="store_true", help="leave out cases that wait for time-outs")
+    group.addoption("--hw-long", action="store_true", help="also cases that send tens of thousands of requests")
     group.addoption("--hw-jobs", type=int, default=1, help="cases to run in parallel")
     group.addoption("--hw-clusters", type=int, default=0, help="clusters to launch; 0: as many as fit the target")
     group.addoption("--hw-repeat", type=int, default=1, help="runs of each case; differing verdicts give flaky")
@@ -83,6 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "era(since, until): the Kafka versions to which a case applies")
     config.addinivalue_line("markers", "cluster_fault: the case stops or pauses nodes")
     config.addinivalue_line("markers", "slow: the case waits longer than a second")
+    config.addinivalue_line("markers", "long: the case sends tens of thousands of requests")
     if config.getoption("hw_target") and getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("these cases share a target: give --hw-jobs instead of -n")
     descriptor = config.getoption("hw_report_fd")
@@ -94,7 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("hw_target") and not config.getoption("hw_dry_run"):
         return
-    chosen = select_cases(config, items)
+    chosen, left_out = select_cases(config, items)
+    _write(config, "left_out", left_out)
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
@@ -402,7 +405,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 class Reporter:
-    """Write events to a pipe, one JSON object a line: `target`, `features`, `result`, `usage` or `unreadable`."""
+    """Write events to a pipe, one JSON object a line.
+
+    They are `target`, `features`, `left_out`, `result`, `usage` and `unreadable`.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

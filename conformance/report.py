@@ -58,7 +58,7 @@ LIMIT: Final = 512 * 1024 * 1024
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """Results of one target; `features` maps each finalised feature (KIP-584) to its lowest and highest level.
 
-    `expectations` are the deviations that were known when it was run.
+    `expectations` are the deviations that were known when it was run, `left_out` the cases that run only if asked for.
     """
 
     target: str
@@ -67,6 +67,7 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     cases: list[CaseResult]
     features: dict[str, list[int]] = {}
     expectations: list[Expectation] = []
+    left_out: list[str] = []
 
     @property
     def name(self) -> str:

@@ -49,6 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int = 4
     clusters: int = 0
     no_slow: bool = False
+    long: bool = False
     repeat: int = 1
     command_config: Path | None = None
     guards_off: Sequence[str] = ()
@@ -66,6 +67,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found += ["--hw-keep"] if self.keep else []
         found += ["--hw-values"] if self.values else []
         found += ["--hw-no-slow"] if self.no_slow else []
+        found += ["--hw-long"] if self.long else []
         found += [f"--hw-repeat={self.repeat}"] if self.repeat > 1 else []
         found += [f"--hw-command-config={self.command_config.absolute()}"] if self.command_config else []
         found += [f"--hw-guard-off={guard}" for guard in self.guards_off]
@@ -130,11 +132,13 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
         version, is_complete = "unknown", True
         results: list[CaseResult] = []
         features: dict[str, list[int]] = {}
+        left_out: list[str] = []
         try:
             with os.fdopen(reader, "rb") as lines:
                 for line in lines:
                     event = msgspec.json.decode(line)
                     version, features = event.get("target", version), event.get("features", features)
+                    left_out = event.get("left_out", left_out)
                     if "usage" in event:
                         raise UsageError(event["usage"])
                     if "unreadable" in event:
@@ -153,7 +157,7 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
         if is_complete and process.returncode not in ENDED:
             tail = output.read().decode(errors="replace").strip()[-TAIL:]
             results.append(_suite_error(f"pytest ended with exit code {process.returncode}: {tail}"))
-    return _entry(name, version, features, results), is_complete
+    return _entry(name, version, features, results, left_out), is_complete
 
 
 def _start(name: str, options: Options, output: IO[bytes]) -> "tuple[subprocess.Popen[bytes], int]":
@@ -175,12 +179,15 @@ def _start(name: str, options: Options, output: IO[bytes]) -> "tuple[subprocess.
     return process, reader
 
 
-def _entry(name: str, version: str, features: dict[str, list[int]], results: list[CaseResult]) -> dict[str, Any]:
+def _entry(
+    name: str, version: str, features: dict[str, list[int]], results: list[CaseResult], left_out: Sequence[str] = ()
+) -> dict[str, Any]:  # fmt: skip
     return {
         "target": name,
         "version": version,
         "features": features,
         "verdicts": count_verdicts(results),
+        "left_out": list(left_out),
         "cases": [msgspec.to_builtins(result) for result in results],
     }
 

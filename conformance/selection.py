@@ -1,6 +1,6 @@
 """Selection and order of the cases of a run, and the check of their Kafka versions."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -23,22 +23,39 @@ def case_of(item: pytest.Item) -> tuple[str, Clause]:
     return clause_id + (f"[{' '.join(inside)}]" if inside else ""), find_clause(clause_id)
 
 
-def select_cases(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
+class Selection(NamedTuple):
+    """The cases of a run in their order, and the names of long ones that were neither asked for nor named."""
+
+    items: list[pytest.Item]
+    left_out: list[str]
+
+
+def select_cases(config: pytest.Config, items: list[pytest.Item]) -> Selection:
     """Select cases by area, clause, level and slowness; slow ones come first, those that stop nodes last."""
-    selected, case_ids = [], set()
+    selected, left_out, case_ids = [], [], set()
+    has_long = config.getoption("hw_long") or config.getoption("hw_clause")
     for item in items:
         case, clause = case_of(item)
         if case in case_ids:
             raise UsageError(f"two cases are called {case}", where=item.nodeid, hint="give one a variant")
         case_ids.add(case)
-        if _is_chosen(config, case, clause) and not (_is_slow(item) and config.getoption("hw_no_slow")):
+        if not _is_chosen(config, case, clause) or (_is_slow(item) and config.getoption("hw_no_slow")):
+            continue
+        if _is_long(item) and not has_long:
+            left_out.append(case)
+        else:
             selected.append(item)
-    return sorted(selected, key=lambda item: (needs_exclusive_target(item), not _is_slow(item)))
+    ordered = sorted(selected, key=lambda item: (needs_exclusive_target(item), not _is_slow(item)))
+    return Selection(ordered, left_out)
 
 
 def needs_exclusive_target(item: pytest.Item) -> bool:
     """Return whether the case stops nodes or otherwise disturbs the cases that run in parallel."""
     return item.get_closest_marker("cluster_fault") is not None
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return item.get_closest_marker("long") is not None
 
 
 def _is_slow(item: pytest.Item) -> bool:

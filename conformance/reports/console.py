@@ -48,6 +48,8 @@ def _show_target(console: Any, target: TargetReport, strict: bool, verbose: bool
             console.print(f"{result.case}: {result.verdict} {result.message}{sentence}", markup=False)
     for line in unexpected(target.cases, expectations, strict=strict):
         console.print(f"UNEXPECTED {line}", markup=False)
+    if target.left_out:
+        console.print(f"left out, as they take minutes (--long): {', '.join(target.left_out)}", markup=False)
     console.print(f"{target.target}: {tally(target)}", markup=False)
 
 

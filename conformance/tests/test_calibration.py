@@ -19,7 +19,9 @@ from highwater.spec.clauses import find_clause
 
 
 def clauses_with_cases() -> set[str]:
-    return {case["clause"] for case in run_suite(["reference"], Options(dry_run=True))["targets"][0]["cases"]}
+    return {
+        case["clause"] for case in run_suite(["reference"], Options(dry_run=True, long=True))["targets"][0]["cases"]
+    }
 
 
 def test_every_must_clause_holds_on_some_apache_kafka_and_breaks_on_none() -> None:

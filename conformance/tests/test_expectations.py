@@ -27,7 +27,7 @@ FILES = sorted(EXPECTATIONS.glob("*.toml"))
 
 @cache
 def known_cases() -> frozenset[str]:
-    cases = run_suite(["reference"], Options(dry_run=True))["targets"][0]["cases"]
+    cases = run_suite(["reference"], Options(dry_run=True, long=True))["targets"][0]["cases"]
     return frozenset(case["case"] for case in cases)
 
 

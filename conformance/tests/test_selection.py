@@ -28,6 +28,16 @@ def test_patterns_choose_and_exclude_cases() -> None:
     assert chosen(clauses=["FET-1*"], excluded=["FET-1?*"]) == {"FET-1"}, "FET-1[small records] matches, too"
 
 
+def test_long_cases_run_if_asked_for_or_named_and_are_listed_if_not() -> None:
+    (target,) = run_suite(["reference"], Options(dry_run=True, areas=["TXN"]))["targets"]
+    left_out = set(target["left_out"])
+    assert left_out == {"TXN-38", "TXN-38[InitProducerId]", "TXN-39"}
+    usual = chosen(areas=["TXN"])
+    assert not left_out & usual
+    assert chosen(areas=["TXN"], long=True) == usual | left_out
+    assert chosen(clauses=["TXN-38"]) == {"TXN-38", "TXN-38[InitProducerId]"}
+
+
 def test_clauses_are_chosen_by_the_version_that_introduced_them() -> None:
     def number(case: str) -> tuple[int, ...]:
         return tuple(map(int, (load_clauses()[case.partition("[")[0]].since or "0").split(".")))

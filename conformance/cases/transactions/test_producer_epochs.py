@@ -62,6 +62,7 @@ def advance(cluster: Cluster, producer: Transactional) -> None:
 @clause("TXN-38", "InitProducerId")
 @defect(Reply(InitProducerIdRequest, "producer_epoch", 7))
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_next_instance_has_a_new_id(cluster: Cluster, topic: Topic, last: Transactional) -> None:
     named = {"producer_id": last.producer_id, "producer_epoch": LAST_EPOCH}
     following = Transactional(cluster, last.id)
@@ -81,6 +82,7 @@ def test_the_next_instance_has_a_new_id(cluster: Cluster, topic: Topic, last: Tr
     GuardOff("AnswerPreviousId"),
 )  # fmt: skip
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_next_transaction_has_a_new_id(cluster: Cluster, topic: Topic, last: Transactional) -> None:
     need_transaction_version(last.coordinator, 2)
     last.write(topic, 0, b"last", version=NEW_PRODUCE)
@@ -95,6 +97,7 @@ def test_the_next_transaction_has_a_new_id(cluster: Cluster, topic: Topic, last:
 @clause("TXN-39")
 @defect(Reply(EndTxnRequest, "producer_epoch", LAST_EPOCH + 1), GuardOff("NewIdAfterFence"))
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_timeout_under_the_last_epoch_leaves_no_transaction_open(
     cluster: Cluster, topic: Topic, last: Transactional
 ) -> None:
