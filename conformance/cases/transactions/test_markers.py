@@ -53,6 +53,7 @@ def coordinator_epoch(leader: Broker, topic: Topic) -> int:
     """Return the epoch in the newest marker of the log."""
     data = leader.fetch(topic, 0).records or b""
     control = [position for position, header in batch_headers(data) if header.is_control]
+    expect("the log has a marker", True, bool(control))
     value = only(tuple(decode_records(data, control[-1])[1])).value or b""
     return int(struct.unpack_from(">hi", value)[1])
 
@@ -114,11 +115,12 @@ def test_a_marker_of_the_open_transaction_ends_it(cluster: Cluster, topic: Topic
 
 def classic_marker(leader: Broker, topic: Topic, producer: Transactional) -> tuple[WritableTxnMarker, int]:
     """Return the commit marker of an open transaction, and the newest version in which it ends a classic one."""
+    version = min(leader.version_of(WriteTxnMarkersRequest), VERSIONED - 1)
     marker = WritableTxnMarker(
         producer_id=producer.producer_id, producer_epoch=producer.epoch, transaction_result=COMMIT,
         coordinator_epoch=coordinator_epoch(leader, topic),
     )  # fmt: skip
-    return marker, min(leader.version_of(WriteTxnMarkersRequest), VERSIONED - 1)
+    return marker, version
 
 
 def open_second(cluster: Cluster, leader: Broker, topic: Topic, producer: Transactional, sequence: int) -> None:
