@@ -1,8 +1,10 @@
 """DeleteRecords (KIP-107) in the replies of Fetch, ListOffsets and Produce: the log start moves, the end does not."""
 
+import time
+
 import pytest
 
-from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, records_of
+from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, only, records_of
 from highwater.conformance.cases.support.offsets import delete_records, epoch_end
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
@@ -11,7 +13,9 @@ from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.offsets import (
+    DeleteRecordsPartition,
     DeleteRecordsRequest,
+    DeleteRecordsTopic,
     ListOffsetsRequest,
     OffsetForLeaderEpochRequest,
 )
@@ -19,6 +23,7 @@ from highwater.reference.wire.messages.produce import ProduceRequest
 
 ALL = -1
 WRITTEN = 5
+DELETION_S = 2
 
 
 @pytest.fixture
@@ -138,6 +143,32 @@ def test_a_deletion_waits_for_the_followers(cluster: Cluster) -> None:
     cluster.pause(next(node for node in cluster.target.addresses if node != topic.leader_id))
     error, _ = delete_records(leader, topic, 2, timeout_ms=300)
     expect("error code with a follower that does not answer", ErrorCode.REQUEST_TIMED_OUT, error)
+
+
+@clause("ADM-6", "timeout")
+@defect(Reply(DeleteRecordsRequest, "topics.partitions.error_code", 0))
+@pytest.mark.cluster_fault
+@pytest.mark.slow
+def test_the_timeout_is_that_of_the_request(cluster: Cluster) -> None:
+    """Three partitions wait for a follower at the same time, not one after the other."""
+    cluster.need(PAUSE_NODE)
+    cluster.need_brokers(3)
+    nodes = sorted(cluster.target.addresses)
+    topics = [cluster.create_topic(assignment=nodes) for _ in range(3)]
+    leader = cluster.leader(topics[0])
+    leader.version_of(DeleteRecordsRequest)
+    for topic in topics:
+        expect("error code", 0, leader.produce(topic, batch(b"a", b"b")).error_code)
+    cluster.pause(nodes[-1])
+    part = DeleteRecordsPartition(partition_index=0, offset=1)
+    named = tuple(DeleteRecordsTopic(name=topic.name, partitions=(part,)) for topic in topics)
+    started = time.monotonic()
+    reply = leader.call(DeleteRecordsRequest(topics=named, timeout_ms=DELETION_S * 1000), timeout_s=5 * DELETION_S)
+    took_s = time.monotonic() - started
+    expect(
+        "error codes", [ErrorCode.REQUEST_TIMED_OUT] * 3, [only(topic.partitions).error_code for topic in reply.topics]
+    )
+    expect(f"{took_s:.1f} s are less than twice the timeout", True, took_s < 2 * DELETION_S)
 
 
 @clause("ADM-6", "restart")

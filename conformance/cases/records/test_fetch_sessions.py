@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, records_of
-from highwater.conformance.cases.support.admin import create, new_topic
+from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, records_of
+from highwater.conformance.cases.support.admin import create, create_error, new_topic
 from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
@@ -122,6 +122,25 @@ def test_a_position_that_moves_is_taken_over(reader: Reader, topics: tuple[Topic
     reader.begin(*topics)
     reply = reader.fetch(topics[0], offset=1)
     expect("topics when all records are read", (), reported_topics(reply))
+
+
+@clause("FET-22", "new topic")
+@defect(Reply(FetchRequest, "responses", ()))
+def test_records_of_a_topic_that_was_created_again_are_news(cluster: Cluster, reader: Reader) -> None:
+    """The session names its partitions by the names of their topics, as before Fetch 13."""
+    node = min(cluster.target.addresses)
+    old = cluster.create_topic(assignment=[node])
+    reader.begin(old)
+    cluster.delete_topics(old.name)
+    wanted = new_topic(old.name, -1, -1, assignment=[[node]])
+    # The controller may know the old topic for a while after it has answered that it is deleted (2.8).
+    cluster.eventually("the topic to be created", lambda: not create_error(cluster, wanted), 15.0)
+    new = cluster.topic(old.name)
+    cluster.eventually("its leader to lead", lambda: not reader.broker.list_offset(new, LATEST).error_code)
+    reader.fetch()
+    expect("error code", 0, reader.broker.produce(new, batch(b"v")).error_code)
+    values = [record.value for each in reader.fetch().responses for record in records_of(each.partitions[0].records)]
+    expect("values", True, values == [b"v"])
 
 
 @clause("FET-22", "error")

@@ -14,6 +14,8 @@ from highwater.reference.wire.records import build_batch
 
 MAX_TIMESTAMP, NONE = -3, -1
 END_OFFSET = "topics.partitions.end_offset"
+SEGMENT = 1 << 20
+"""The smallest size that Apache Kafka 4 allows (KIP-1030)."""
 
 
 @clause("LST-1")
@@ -34,6 +36,23 @@ def test_the_first_offset_not_before_a_time(leader: Broker, topic: Topic, reques
         leader.produce(topic, batch(b"v", timestamp_ms=NOW_MS + 1000 * number))
     answer = leader.list_offset(topic, NOW_MS + requested)
     expect("error code and offset", (0, offset), (answer.error_code, answer.offset))
+
+
+@clause("LST-2", "earlier segment")
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", increment))
+@pytest.mark.parametrize(("requested", "offset"), [(1000, 0), (1500, 0), (3000, 0), (3001, NONE)])
+def test_a_later_segment_may_have_earlier_times(cluster: Cluster, requested: int, offset: int) -> None:
+    topic = cluster.create_topic(configs={"segment.bytes": str(SEGMENT)})
+    leader = cluster.leader(topic)
+    for number in (3, 1):
+        expect("error code", 0, leader.produce(topic, _of_more_than_half(number)).error_code)
+    answer = leader.list_offset(topic, NOW_MS + requested)
+    expect("error code and offset", (0, offset), (answer.error_code, answer.offset))
+
+
+def _of_more_than_half(number: int) -> bytes:
+    """Return a batch with a time, of which a segment holds only one."""
+    return batch(bytes(SEGMENT * 6 // 10), timestamp_ms=NOW_MS + 1000 * number)
 
 
 @clause("LST-3")

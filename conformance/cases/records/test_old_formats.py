@@ -8,7 +8,9 @@ import struct
 import pytest
 
 from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request
+from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional, eventually_stable
 from highwater.conformance.clause import clause, sweep
+from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, StaysOpen, defect
 from highwater.conformance.failures import Disconnected, Unsupported
 from highwater.reference.wire.compression import Compression
@@ -93,6 +95,23 @@ def test_compressed_batches_are_read_as_message_sets(leader: Broker, topic: Topi
     leader.produce(topic, batch(*VALUES, compression=codec))
     found = read_all(leader, topic, LAST_OF_MESSAGE_SETS)
     expect("values", True, [record.value for _, record in found] == VALUES)
+
+
+@clause("FET-38", "markers")
+@sweep(FetchRequest, 0, LAST_OF_MESSAGE_SETS)
+@defect(Reply(FetchRequest, RECORDS, b""))
+def test_markers_are_not_read_as_messages(cluster: Cluster, topic: Topic, version: int) -> None:
+    leader = cluster.leader(topic)
+    leader.need(FetchRequest, version)
+    producer = Transactional.initialize(cluster)
+    for sequence, commit in enumerate((ABORT, COMMIT)):
+        producer.begin(topic)
+        producer.write(topic, sequence, VALUES[sequence])
+        producer.end(commit=commit)
+        eventually_stable(cluster, leader, topic, 2 * sequence + 2)
+    leader.produce(topic, batch(VALUES[2]))
+    found = [(record.offset, record.value) for _, record in read_all(leader, topic, version)]
+    expect("offsets and values", True, found == [(0, b"a"), (2, b"b"), (4, b"c")])
 
 
 @clause("PRD-33")

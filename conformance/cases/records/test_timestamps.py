@@ -73,6 +73,15 @@ def test_the_limits_do_not_concern_times_that_the_broker_replaces(cluster: Clust
     expect("error code", 0, answer.error_code)
 
 
+@clause("PRD-15", "no time")
+@defect(Reply(ProduceRequest, ERROR, ErrorCode.INVALID_TIMESTAMP))
+def test_the_limits_do_not_concern_records_without_a_time(cluster: Cluster) -> None:
+    limits = {f"message.timestamp.{side}.max.ms": str(DAY_MS) for side in ("before", "after")}
+    topic = cluster.create_topic(configs=limits)
+    answer = cluster.leader(topic).produce(topic, batch(b"v", timestamp_ms=-1))
+    expect("error code", 0, answer.error_code)
+
+
 @clause("PRD-27")
 @sweep(ProduceRequest, 3)
 @defect(Reply(ProduceRequest, "responses.partition_responses.log_append_time_ms", NOW_MS))
