@@ -22,7 +22,7 @@ FEATURES: Final = {
     "idempotence": ("IDM",),
     "transactions": ("TXN", "IDM"),
     "replication": ("REP", "CTL"),
-    "admin": ("ADM", "QTA", "TEL"),
+    "admin": ("ADM", "FLD", "QTA", "TEL"),
     "security": ("SEC", "ACL"),
     "share-groups": ("SHR",),
     "streams-groups": ("STR",),

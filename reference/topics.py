@@ -4,7 +4,7 @@ The handlers write to the metadata store; the controller reacts to the watch eve
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -121,8 +121,8 @@ class Topics:
     def _plan(self, topic: CreatableTopic) -> NewTopic:
         """Return the topic to create; raise RefusedRequestError if it cannot be."""
         settings = {config.name: config.value for config in topic.configs if config.value is not None}
-        if len(settings) < len(topic.configs):
-            message = "The request names a config more than once, or a config without a value."
+        if any(config.value is None for config in topic.configs):
+            message = "The request names a config without a value."
             raise RefusedRequestError(ErrorCode.INVALID_CONFIG, message)
         self.check_settings(settings)
         if not is_legal_name(topic.name):
@@ -204,7 +204,7 @@ class Topics:
                 raise RefusedRequestError(
                     ErrorCode.INVALID_REQUEST, "The request must have either counts or an assignment, not both."
                 )
-            return self._manual({a.partition_index: tuple(a.broker_ids) for a in topic.assignments}, brokers)
+            return self._manual([(a.partition_index, tuple(a.broker_ids)) for a in topic.assignments], brokers)
         config = self._context.config
         partitions = config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
         factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
@@ -219,8 +219,9 @@ class Topics:
             )
         return assign_replicas(self._cache.racks, partitions, factor, start=_first_broker(topic.name, len(brokers)))
 
-    def _manual(self, assignment: Assignment, brokers: list[int]) -> Assignment:
-        if sorted(assignment) != list(range(len(assignment))):
+    def _manual(self, requested: Sequence[tuple[int, tuple[int, ...]]], brokers: list[int]) -> Assignment:
+        assignment = dict(requested)
+        if sorted(number for number, _ in requested) != list(range(len(requested))):
             raise RefusedRequestError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partition numbers must start at 0, without gaps or repetitions."
             )

@@ -21,7 +21,7 @@ from highwater.reference.effects import Request
 from highwater.reference.metadata_cache import MetadataCache
 from highwater.reference.store.client import StoreClient
 from highwater.reference.store.messages import Create, SetData, StoreReply
-from highwater.reference.topics import RefusedRequestError, Topics
+from highwater.reference.topics import RefusedRequestError, Topics, is_legal_name
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
     AlterableConfig,
@@ -154,6 +154,10 @@ class AlterConfigs:
     # -- resources ---------------------------------------------------------------------------------
 
     def _topic(self, topic: str) -> Resource:
+        if not topic:
+            raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "There are no configs for all topics.")
+        if not is_legal_name(topic):
+            raise RefusedRequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name {topic!r} is not legal.")
         if topic not in self._cache.topics:
             raise RefusedRequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return Resource(
@@ -216,6 +220,8 @@ def _store_lost() -> RefusedRequestError:
 def _change_settings(configs: Sequence[IncrementalAlterableConfig], resource: Resource, before: Settings) -> Settings:
     after = dict(before)
     _check_unique([config.name for config in configs])
+    if unknown := {config.config_operation for config in configs} - set(Operation):
+        raise RefusedRequestError(ErrorCode.INVALID_REQUEST, f"There are no operations {sorted(unknown)}.")
     for config in configs:
         if config.config_operation == Operation.DELETE:  # of any name, so that an invalid stored one can be removed
             after.pop(config.name, None)
@@ -245,7 +251,7 @@ def _required_value(config: AlterableConfig | IncrementalAlterableConfig) -> str
 
 def _edit_list(config: IncrementalAlterableConfig, resource: Resource, current: list[str]) -> str:
     """Return the list value after APPEND or SUBTRACT."""
-    if resource.setting(config.name).type is not Type.LIST or config.config_operation not in set(Operation):
+    if resource.setting(config.name).type is not Type.LIST:
         message = f"Operation {config.config_operation} is not supported for the config {config.name}."
         raise RefusedRequestError(ErrorCode.INVALID_CONFIG, message)
     values = _required_value(config).split(",")

@@ -9,6 +9,7 @@ from highwater.reference.configuration.topic_values import SETTINGS
 from highwater.reference.configuration.topics import TopicConfigs
 from highwater.reference.effects import Request
 from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.topics import is_legal_name
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
     DescribeConfigsRequest,
@@ -42,7 +43,7 @@ class DescribeConfigs:
             error_message=None,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=tuple(config for config in configs if names is None or config.name in names),
+            configs=tuple(config for config in configs if not names or config.name in names),
         )
 
     def _resource_configs(
@@ -58,7 +59,8 @@ class DescribeConfigs:
     def _error(self, resource: DescribeConfigsResource) -> ErrorCode:
         name = resource.resource_name
         if resource.resource_type == TOPIC_RESOURCE:
-            return ErrorCode.NONE if name in self._cache.topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+            return ErrorCode.NONE if name in self._cache.topics else absent
         own = str(self._brokers.static.broker_id)
         is_this_broker = resource.resource_type == BROKER_RESOURCE and name in {"", own}
         return ErrorCode.NONE if is_this_broker else ErrorCode.INVALID_REQUEST

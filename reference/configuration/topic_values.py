@@ -32,7 +32,7 @@ def number(minimum: int, maximum: int = INT64_MAX) -> Allowed:
 
 
 def is_integer(value: str) -> bool:
-    return re.fullmatch(r"-?[0-9]+", value) is not None
+    return re.fullmatch(r"[+-]?[0-9]+", value) is not None
 
 
 def one_of(*values: str) -> Allowed:
@@ -41,9 +41,10 @@ def one_of(*values: str) -> Allowed:
 
 
 def list_of(*values: str) -> Allowed:
-    """Allow lists of these values, separated by commas."""
+    """Allow lists of these values, separated by commas, and the empty list (ConfigDef.ValidList)."""
     return Allowed(
-        f"a list of {' and '.join(values)}", lambda value: {part.strip() for part in value.split(",")} <= set(values)
+        f"a list of {' and '.join(values)}",
+        lambda value: not value or {part.strip() for part in value.split(",")} <= set(values),
     )
 
 

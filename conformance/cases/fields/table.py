@@ -1,0 +1,83 @@
+"""Rows of special values of request fields, and the check that sends each of them.
+
+A row puts one value into one field of one item of a request: a topic of CreateTopics, a partition of ListOffsets. The
+check sends the item alone, and then between two ordinary items. The answer to the item is the same both times, and the
+ordinary items before and after it are served. The item is sent alone in the newest version that both sides support and
+that the row applies to, and beside others in the oldest.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from highwater.conformance.broker import Broker, expect
+from highwater.conformance.cases.support.group_models.comparison import spread
+from highwater.conformance.clause import era
+from highwater.reference.wire.registry import api_of
+
+PLACES: Final = ("the item before it", "it beside others", "the item after it")
+Answers = dict[Any, Any]
+"""The comparable part of a reply, mostly an error code, by the key of the item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One value of one field.
+
+    `item` builds the item with this value. `answer` is what the broker returns for it, or a frozenset of what releases
+    return. `stored` checks what exists afterwards, given the item. `others` is the answer to the items beside it, if
+    this value makes the broker reject the whole request. `versions` limits the API versions, `since` and `until` the
+    Kafka versions.
+    """
+
+    name: str
+    item: Callable[[Any], Any]
+    answer: Any = 0
+    stored: Callable[[Any, Any], None] | None = None
+    others: Any = None
+    versions: tuple[int, int | None] = (0, None)
+    since: str = ""
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """How the items of one API are sent.
+
+    `ordinary` builds an item that is served with the answer `served`; `send` sends items in a version and returns the
+    answers by key.
+    """
+
+    request: type[Any]
+    ordinary: Callable[[Any], Any]
+    send: Callable[[Any, Sequence[Any], int], Answers]
+    key: Callable[[Any], Any]
+    served: Any = 0
+
+
+def parameters(rows: Sequence[Row]) -> list[Any]:
+    """Return the rows as parameters of a case, each with the Kafka versions that it is limited to."""
+    return [
+        pytest.param(row, id=row.name, marks=[era(row.since, row.until)] if row.since or row.until else [])
+        for row in rows
+    ]
+
+
+def check(api: Api, row: Row, world: Any, broker: Broker) -> None:
+    """Send the item of a row alone, in the newest version, and between others, in the oldest, and check the answers."""
+    name = api_of(api.request).name
+    versions = spread(broker, api.request, *row.versions)
+    what, item = f"{name} v{versions[-1]}, {row.name}", row.item(world)
+    alone = api.send(world, [item], versions[-1])
+    expect(f"{what}: number of answers", 1, len(alone))
+    expect(f"{what}: answer", row.answer, alone.get(api.key(item)))
+    if row.stored:
+        row.stored(world, item)
+    what, items = f"{name} v{versions[0]}, {row.name}", [api.ordinary(world), row.item(world), api.ordinary(world)]
+    together = api.send(world, items, versions[0])
+    expect(f"{what}: number of answers beside others", 3, len(together))
+    others = api.served if row.others is None else row.others
+    for place, each, answer in zip(PLACES, items, (others, row.answer, others), strict=True):
+        expect(f"{what}: answer to {place}", answer, together.get(api.key(each)))
