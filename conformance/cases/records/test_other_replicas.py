@@ -7,12 +7,12 @@ import pytest
 from highwater.conformance.broker import Broker, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.support.admin import create, new_topic
 from highwater.conformance.cases.support.consumer_members import topic_id
+from highwater.conformance.cases.support.reassignments import reassign
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     create_assigned_topic,
     produce_acknowledged,
 )
-from highwater.conformance.cases.topics.test_replicas import reassign
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, increment, without_error

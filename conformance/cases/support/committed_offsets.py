@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from highwater.conformance.broker import Broker, Topic, only
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.failures import TargetFailure
+from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -137,10 +137,11 @@ def settled(cluster: Cluster, read: Callable[[], T], expected: T) -> T:
 
 
 def offsets_partition(cluster: Cluster, group: str) -> Topic:
-    """Return the partition of `__consumer_offsets` that stores the group, with its leader."""
+    """Return the partition of `__consumer_offsets` that stores the group; raises Unsupported if there is none."""
     cluster.coordinator(group)  # the topic is created for the first group
     found = cluster.describe(OFFSETS_TOPIC)
-    assert found is not None
+    if not found or not found.partitions:
+        raise Unsupported(f"the target has no {OFFSETS_TOPIC}")
     return cluster.topic(OFFSETS_TOPIC, partition=java_hash(group) % len(found.partitions))
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from highwater.conformance.broker import Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import need_feature
+from highwater.conformance.cases.support.reassignments import await_replicas, ongoing_reassignments, reassign
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     await_isr,
@@ -17,7 +18,7 @@ from highwater.conformance.cases.support.replicas import (
     values_at,
 )
 from highwater.conformance.cases.topics.test_failover import VALUES
-from highwater.conformance.cases.topics.test_replicas import await_replicas, log_sizes, ongoing_reassignments, reassign
+from highwater.conformance.cases.topics.test_replicas import log_sizes
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, defect

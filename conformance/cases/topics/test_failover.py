@@ -9,6 +9,7 @@ from highwater.conformance.cases.records.test_fetch_limits import fetch_divergen
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
+from highwater.conformance.cases.support.reassignments import await_replicas, reassign
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     await_isr,
@@ -22,7 +23,7 @@ from highwater.conformance.cases.support.replicas import (
     replica_shows,
     values_at,
 )
-from highwater.conformance.cases.topics.test_replicas import await_replicas, delete_records, reassign
+from highwater.conformance.cases.topics.test_replicas import delete_records
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, decrement, defect, increment, without_error

@@ -6,6 +6,14 @@ import pytest
 
 from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller
+from highwater.conformance.cases.support.reassignments import (
+    PREFERRED,
+    UNCLEAN,
+    await_replicas,
+    elect,
+    ongoing_reassignments,
+    reassign,
+)
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect
@@ -20,10 +28,6 @@ from highwater.reference.wire.messages.replicas import (
     DescribeLogDirsRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsTopics,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicPartitions,
 )
 from highwater.reference.wire.messages.security import (
     AclCreation,
@@ -35,7 +39,6 @@ from highwater.reference.wire.messages.security import (
 
 UNKNOWN_BROKER, MISSING = 999, 1000
 DAY_MS = 86_400_000
-PREFERRED, UNCLEAN = 0, 1
 WITH_KIND = 1
 NOT_REQUESTED = -(1 << 31)
 
@@ -207,20 +210,6 @@ def test_a_log_that_is_not_there_is_left_out(cluster: Cluster, leader: Broker) -
 # -- leaders (KIP-460) -----------------------------------------------------------------------------------
 
 
-def elect(
-    cluster: Cluster, topic: str, partition: int = 0, *, kind: int = PREFERRED, version: int | None = None
-) -> int:
-    """Elect a leader and return the error code of the partition."""
-    request = ElectLeadersRequest(
-        election_type=kind, timeout_ms=TIMEOUT_MS,
-        topic_partitions=(TopicPartitions(topic=topic, partitions=(partition,)),),
-    )  # fmt: skip
-    with controller(cluster) as broker:
-        reply = broker.call(request, version, TIMEOUT_MS / 1000 + 5)
-    expect("error code of ElectLeaders", 0, reply.error_code)
-    return int(only(only(reply.replica_election_results).partition_result).error_code)
-
-
 @clause("ADM-32")
 @defect(Reply(ElectLeadersRequest, "replica_election_results.partition_result.error_code", 0))
 @pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN], ids=["preferred", "unclean"])
@@ -253,39 +242,6 @@ def test_the_preferred_replica_comes_to_lead(cluster: Cluster, version: int) -> 
 
 
 # -- reassignment (KIP-455) ------------------------------------------------------------------------------
-
-
-def reassign(cluster: Cluster, topic: str, replicas: tuple[int, ...] | None, partition: int = 0, **fields: Any) -> int:
-    """Start a reassignment, or cancel it for None, and return the error code of the partition."""
-    part = ReassignablePartition(partition_index=partition, replicas=replicas)
-    request = AlterPartitionReassignmentsRequest(
-        topics=(ReassignableTopic(name=topic, partitions=(part,)),), timeout_ms=TIMEOUT_MS, **fields
-    )
-    with controller(cluster) as broker:
-        reply = broker.call(request, 1 if fields else None, TIMEOUT_MS / 1000 + 5)
-    expect("error code of AlterPartitionReassignments", 0, reply.error_code)
-    return int(only(only(reply.responses).partitions).error_code)
-
-
-def ongoing_reassignments(cluster: Cluster, *topics: str) -> tuple[Any, ...]:
-    requested = tuple(ListPartitionReassignmentsTopics(name=name, partition_indexes=(0,)) for name in topics)
-    with controller(cluster) as broker:
-        reply = broker.call(ListPartitionReassignmentsRequest(topics=requested or None, timeout_ms=TIMEOUT_MS))
-    expect("error code of ListPartitionReassignments", 0, reply.error_code)
-    found: tuple[Any, ...] = reply.topics
-    return found
-
-
-def await_replicas(cluster: Cluster, topic: Topic, replicas: tuple[int, ...]) -> None:
-    def poll() -> bool:
-        found = cluster.describe(topic.name)
-        return (
-            found is not None
-            and only(found.partitions).replica_nodes == replicas
-            and not ongoing_reassignments(cluster, topic.name)
-        )
-
-    cluster.eventually(f"the replicas to be {replicas}", poll, 20.0)
 
 
 @clause("ADM-34")

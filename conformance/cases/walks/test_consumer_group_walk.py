@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import pytest
+
 from highwater.conformance.broker import Broker, expect, only
+from highwater.conformance.cases.support.committed_offsets import offsets_partition
 from highwater.conformance.cases.support.consumer_members import (
     JOIN,
     LEAVE,
@@ -11,7 +14,17 @@ from highwater.conformance.cases.support.consumer_members import (
     ConsumerGroup,
     ConsumerMember,
 )
-from highwater.conformance.cases.support.group_models.comparison import ANYTHING, TEXT, Where, compare, spread
+from highwater.conformance.cases.support.group_models.comparison import (
+    ANYTHING,
+    TEXT,
+    Where,
+    compare,
+    eventually_passes,
+    spread,
+)
+from highwater.conformance.cases.support.group_models.members import await_coordinator, await_resignation
+from highwater.conformance.cases.support.reassignments import move_leader, replicas_of
+from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.connection import CLIENT_ID
@@ -125,6 +138,22 @@ class ConsumerWalk:
         self.model.epoch = members[0].epoch
         self.check()
 
+    def move(self) -> None:
+        """Let another broker coordinate the group, and connect the members to it."""
+        partition = offsets_partition(self.cluster, self.model.group)
+        await_isr(self.cluster, partition, len(replicas_of(self.cluster, partition)))
+        node = next(each for each in replicas_of(self.cluster, partition) if each != partition.leader_id)
+        former, self.broker = (
+            self.broker,
+            await_coordinator(self.cluster, self.model.group, move_leader(self.cluster, partition, node).leader),
+        )
+        await_resignation(self.cluster, former, self.model.group)
+        request = ConsumerGroupDescribeRequest(group_ids=(self.model.group,))
+        found = only(former.call(request).groups).error_code
+        expect("error code of ConsumerGroupDescribe at the former coordinator", ErrorCode.NOT_COORDINATOR, found)
+        for member, _ in self.model.members.values():
+            member.broker = self.group.connect()
+
     def check(self) -> None:
         """Compare the description, beside an unknown group, the list of groups, and the committed offset."""
         unknown = self.cluster.name("g")
@@ -146,6 +175,14 @@ class ConsumerWalk:
         found = [(group.group_state, group.group_type, group.protocol_type) for group in listed]
         expect("ListGroups", [(STABLE if self.model.members else EMPTY, "consumer", "consumer")], found)
         self.fetch("", -1, 0)
+
+    def check_loaded(self) -> None:
+        """Compare all until it is as expected: a new coordinator may show an older state for a moment."""
+        eventually_passes(self.cluster, "what the former coordinator knew", self.check)
+
+    def check_deleted(self) -> None:
+        described = only(self.broker.call(ConsumerGroupDescribeRequest(group_ids=(self.model.group,))).groups)
+        expect("error code of the description", ErrorCode.GROUP_ID_NOT_FOUND, described.error_code)
 
     def heartbeat(self, member_id: str, epoch: int, version: int) -> None:
         request = ConsumerGroupHeartbeatRequest(group_id=self.model.group, member_id=member_id, member_epoch=epoch)
@@ -239,7 +276,56 @@ def test_a_consumer_group_follows_the_model(cluster: Cluster) -> None:
     walk.check()
     deleted = walk.broker.call(DeleteGroupsRequest(groups_names=(walk.model.group,)))
     expect("error code of DeleteGroups", 0, only(deleted.results).error_code)
-    described = only(walk.broker.call(ConsumerGroupDescribeRequest(group_ids=(walk.model.group,))).groups)
-    expect("error code of the description", ErrorCode.GROUP_ID_NOT_FOUND, described.error_code)
+    walk.check_deleted()
+    walk.model.offset = -1
+    walk.fetch("", JOIN - 1, 0)
+
+
+@clause("GRP-62", "moved coordinator")
+@pytest.mark.cluster_fault
+@pytest.mark.slow
+@defect(
+    Reply(ConsumerGroupDescribeRequest, "groups.members.instance_id", None),
+    Reply(ConsumerGroupHeartbeatRequest, "member_epoch", increment),
+    Reply(OffsetCommitRequest, "topics.partitions.error_code", without_error(ErrorCode.STALE_MEMBER_EPOCH)),
+)
+def test_a_consumer_group_follows_the_model_while_its_coordinator_moves(cluster: Cluster) -> None:
+    """Each coordinator continues what the former one began: a return, a rebalance, members that have left."""
+    cluster.need_brokers(2)
+    walk = ConsumerWalk(cluster)
+    walk.broker.need(OffsetCommitRequest, EPOCHS_SINCE)
+    walk.broker.need(OffsetFetchRequest, EPOCHS_SINCE)
+    first, static = walk.join(), walk.join("static")
+    walk.check_refusals()
+    left = static.heartbeat(member_epoch=LEAVE_TEMPORARILY, instance_id="static")
+    expect("epoch of a member that leaves for a while", LEAVE_TEMPORARILY, left.member_epoch)
+    walk.move()
+    again = walk.group.member()
+    expect("error code of its return", 0, again.join(instance_id="static").error_code)
+    expect("partitions and epoch of its return", (static.assigned, walk.model.epoch), (again.assigned, again.epoch))
+    del walk.model.members[static.member_id]
+    walk.model.members[again.member_id] = (again, "static")
+    walk.check_loaded()
+    walk.check_refusals(static.member_id)
+    third = walk.group.member()
+    expect("error code of the join", 0, third.join().error_code)
+    walk.model.members[third.member_id] = (third, None)
+    walk.move()
+    walk.reconcile()
+    walk.check_refusals(static.member_id)
+    expect("epoch of a member that has left", LEAVE, first.heartbeat(member_epoch=LEAVE).member_epoch)
+    del walk.model.members[first.member_id]
+    walk.move()
+    walk.reconcile()
+    walk.check_refusals(static.member_id, first.member_id)
+    for member, instance in ((again, "static"), (third, None)):
+        expect("epoch", LEAVE, member.heartbeat(member_epoch=LEAVE, instance_id=instance).member_epoch)
+    walk.model.members, walk.model.epoch = {}, walk.model.epoch + 2
+    walk.move()
+    walk.check_loaded()
+    deleted = walk.broker.call(DeleteGroupsRequest(groups_names=(walk.model.group,)))
+    expect("error code of DeleteGroups", 0, only(deleted.results).error_code)
+    walk.move()
+    eventually_passes(cluster, "the deletion", walk.check_deleted)
     walk.model.offset = -1
     walk.fetch("", JOIN - 1, 0)

@@ -1,14 +1,11 @@
 """A group after its coordinator has changed, and has changed back: everything is compared with the model again."""
 
-from collections.abc import Callable
-from contextlib import suppress
-
 import pytest
 
 from highwater.conformance.broker import expect, only
 from highwater.conformance.cases.support.committed_offsets import offsets_partition
 from highwater.conformance.cases.support.group_models.classic import DEAD, EMPTY, ClassicModel, Client
-from highwater.conformance.cases.support.group_models.comparison import spread
+from highwater.conformance.cases.support.group_models.comparison import eventually_passes, spread
 from highwater.conformance.cases.support.group_models.members import (
     INSTANCES_SINCE,
     ClassicWalk,
@@ -24,7 +21,6 @@ from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import clause, era
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
-from highwater.conformance.failures import TargetFailure
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
 from highwater.reference.wire.messages.groups import (
@@ -75,7 +71,8 @@ def test_the_next_coordinator_follows_the_model(cluster: Cluster) -> None:
     cluster.kill(partition.leader_id)
     cluster.topic(partition.name, partition=partition.partition, excluded_leader=partition.leader_id, timeout_s=30.0)
     offsets.broker = cluster.coordinator(live.group)
-    _eventually(cluster, offsets.check_all)
+    # The next coordinator may know less for a moment (OFF-22).
+    eventually_passes(cluster, "what the coordinator knew", offsets.check_all)
     for walk in walks:
         walk.broker = offsets.broker
         walk.check()
@@ -87,20 +84,6 @@ def test_the_next_coordinator_follows_the_model(cluster: Cluster) -> None:
     walks[1].check_heartbeats(gone.client)
     walks[0].leave(("unknown", None), (old.member_id, "unknown"), (old.member_id, None))
     walks[0].check()
-
-
-def _eventually(cluster: Cluster, check: Callable[[], None]) -> None:
-    """Repeat a check until it passes: the next coordinator may know less for a moment (OFF-22)."""
-
-    def passes() -> bool:
-        with suppress(TargetFailure):
-            check()
-            return True
-        return False
-
-    with suppress(TargetFailure):
-        cluster.eventually("what the coordinator knew", passes)
-    check()
 
 
 def _stable(walk: ClassicWalk, *, static: bool) -> list[WalkMember]:

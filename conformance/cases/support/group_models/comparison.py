@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
@@ -69,6 +70,20 @@ def eventually_equal(cluster: Cluster, what: str, expected: Any, read: Callable[
         cluster.eventually(what, is_equal)
     except TargetFailure as failure:
         raise (last or [failure])[0] from None
+
+
+def eventually_passes(cluster: Cluster, what: str, check: Callable[[], None]) -> None:
+    """Repeat a check until it passes; raises the failure of its last repetition after 10 s."""
+
+    def passes() -> bool:
+        with suppress(TargetFailure):
+            check()
+            return True
+        return False
+
+    with suppress(TargetFailure):
+        cluster.eventually(what, passes)
+    check()
 
 
 def _compare_structs(path: str, expected: Any, actual: Any, shape: Layout) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker, expect
+from highwater.conformance.broker import Broker, expect, only
 from highwater.conformance.cases.support.committed_offsets import OFFSETS_TOPIC, java_hash
 from highwater.conformance.cases.support.group_models.classic import (
     COMPLETING,
@@ -68,6 +68,25 @@ def same_coordinator(cluster: Cluster, count: int) -> list[str]:
         else:
             cluster.forget_group(name)
     return found
+
+
+def await_coordinator(cluster: Cluster, group: str, address: str) -> Broker:
+    """Wait until this broker coordinates the group, and return a connection to it."""
+
+    def poll() -> Broker | None:
+        found = cluster.coordinator(group)
+        return found if found.address == address else None
+
+    return cluster.eventually(f"{address} to coordinate {group}", poll, 15.0)
+
+
+def await_resignation(cluster: Cluster, broker: Broker, group: str) -> None:
+    """Wait until a former coordinator knows that it is one: brokers learn of a new leader one after another."""
+    request = DescribeGroupsRequest(groups=(group,))
+    cluster.eventually(
+        "NOT_COORDINATOR at the former coordinator",
+        lambda: only(broker.call(request).groups).error_code == ErrorCode.NOT_COORDINATOR,
+    )
 
 
 class ClassicWalk:
@@ -211,8 +230,11 @@ def refused_join(error: int, member_id: str) -> JoinGroupResponse:
 class WalkMember:
     """A member with a connection of its own, since JoinGroup and SyncGroup wait."""
 
-    def __init__(self, walk: ClassicWalk, offers: Offers, instance: str | None = None) -> None:
+    def __init__(
+        self, walk: ClassicWalk, offers: Offers, instance: str | None = None, session_ms: int | None = None
+    ) -> None:
         self.walk, self.offers, self.instance, self.member_id = walk, tuple(offers), instance, ""
+        self.session_ms = session_ms or walk.session_ms
         self.broker = walk.cluster.coordinator(walk.model.group)
         self.version = walk.version(JoinGroupRequest, INSTANCES_SINCE if instance else 0)
         self._pending = 0
@@ -222,17 +244,26 @@ class WalkMember:
         """Return the member as it names itself in the current generation."""
         return Client(self.member_id, self.walk.model.generation, self.instance)
 
+    def reconnect(self) -> None:
+        """Connect to the coordinator that the walk now uses."""
+        self.broker = self.walk.cluster.connect(self.walk.broker.address)
+
     def send_join(self) -> None:
         """Send JoinGroup; from version 4 on a dynamic member first gets its id (KIP-394)."""
         if not self.member_id and not self.instance and self.version >= MEMBER_ID_SINCE:
-            request = self.walk.join_request("", None, self.offers, self.version)
+            request = self._join_request()
             reply = self.broker.call(request, self.version)
             expected = refused_join(ErrorCode.MEMBER_ID_REQUIRED, "")
             named: Any = TEXT
             compare(f"JoinGroup {self.version} without id", replace(expected, member_id=named), reply, self.version)
             self.member_id = reply.member_id
-        request = self.walk.join_request(self.member_id, self.instance, self.offers, self.version)
+        request = self._join_request()
         self._pending = self.broker.send(request, self.version)
+
+    def _join_request(self) -> JoinGroupRequest:
+        return self.walk.join_request(
+            self.member_id, self.instance, self.offers, self.version, session_ms=self.session_ms
+        )
 
     def receive_join(self) -> JoinGroupResponse:
         """Return the reply to JoinGroup; its fields are compared when all members have theirs."""
@@ -242,6 +273,17 @@ class WalkMember:
         expect("error code of JoinGroup", 0, reply.error_code)
         self.member_id = self.member_id or reply.member_id
         return reply
+
+    def receive_refused_join(self, error: int) -> None:
+        """Compare the reply to a JoinGroup that waits with a refusal."""
+        reply = self.broker.receive(api_of(JoinGroupRequest), self.version, self._pending, JOIN_TIMEOUT_S)
+        compare(f"JoinGroup {self.version} that waits", refused_join(error, self.member_id), reply, self.version)
+
+    def receive_refused_sync(self, error: int) -> None:
+        """Compare the reply to a SyncGroup that waits with a refusal."""
+        version = self.walk.version(SyncGroupRequest)
+        reply = self.broker.receive(api_of(SyncGroupRequest), version, self._pending, JOIN_TIMEOUT_S)
+        compare(f"SyncGroup {version} that waits", SyncGroupResponse(error_code=error), reply, version)
 
     def send_sync(self, assignments: Mapping[str, bytes] | None = None) -> None:
         version = self.walk.version(SyncGroupRequest)
@@ -266,17 +308,21 @@ class WalkMember:
 def rebalance(walk: ClassicWalk, members: Sequence[WalkMember], protocol: str, new: Sequence[WalkMember] = ()) -> None:
     """Let all members join, compare their replies with the next generation of this protocol, and check the group.
 
-    A member that leads the group and joins again goes on to lead it; otherwise the broker chooses the leader.
+    New members start the rebalance of a stable group, or else its leader. A member that leads the group and joins again
+    goes on to lead it; otherwise the broker chooses the leader.
     """
     model = walk.model
-    for member in new:
+    is_stable = model.state == STABLE
+    first = new or [each for each in members if is_stable and each.member_id == model.leader]
+    others = [each for each in members if each not in first]
+    for member in first:
         member.send_join()
-    if model.state == STABLE:
+    if is_stable:
         model.state = PREPARING
-        walk.await_rebalance(next(each for each in members if each not in new))
-    for member in members:
-        if member not in new:
-            member.send_join()
+    if is_stable and others:
+        walk.await_rebalance(others[0])
+    for member in others:
+        member.send_join()
     replies = [member.receive_join() for member in members]
     model.generation, model.protocol_type, model.protocol = model.generation + 1, PROTOCOL_TYPE, protocol
     before = {each.member_id: each.assignment for each in model.members.values()}

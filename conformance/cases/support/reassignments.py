@@ -1,0 +1,90 @@
+"""Helpers for the replicas of a partition: elections of its leader (KIP-460) and reassignments (KIP-455)."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from highwater.conformance.broker import Topic, expect, only
+from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller
+from highwater.conformance.cluster import Cluster
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.replicas import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+
+PREFERRED, UNCLEAN = 0, 1
+MOVE_S: Final = 20.0
+
+
+def elect(
+    cluster: Cluster, topic: str, partition: int = 0, *, kind: int = PREFERRED, version: int | None = None
+) -> int:
+    """Elect a leader and return the error code of the partition."""
+    request = ElectLeadersRequest(
+        election_type=kind, timeout_ms=TIMEOUT_MS,
+        topic_partitions=(TopicPartitions(topic=topic, partitions=(partition,)),),
+    )  # fmt: skip
+    with controller(cluster) as broker:
+        reply = broker.call(request, version, TIMEOUT_MS / 1000 + 5)
+    expect("error code of ElectLeaders", 0, reply.error_code)
+    return int(only(only(reply.replica_election_results).partition_result).error_code)
+
+
+def reassign(cluster: Cluster, topic: str, replicas: tuple[int, ...] | None, partition: int = 0, **fields: Any) -> int:
+    """Start a reassignment, or cancel it for None, and return the error code of the partition."""
+    part = ReassignablePartition(partition_index=partition, replicas=replicas)
+    request = AlterPartitionReassignmentsRequest(
+        topics=(ReassignableTopic(name=topic, partitions=(part,)),), timeout_ms=TIMEOUT_MS, **fields
+    )
+    with controller(cluster) as broker:
+        reply = broker.call(request, 1 if fields else None, TIMEOUT_MS / 1000 + 5)
+    expect("error code of AlterPartitionReassignments", 0, reply.error_code)
+    return int(only(only(reply.responses).partitions).error_code)
+
+
+def ongoing_reassignments(cluster: Cluster, *topics: str, partition: int = 0) -> tuple[Any, ...]:
+    """Return the reassignments of this partition of the topics, or without topics all."""
+    requested = tuple(ListPartitionReassignmentsTopics(name=name, partition_indexes=(partition,)) for name in topics)
+    with controller(cluster) as broker:
+        reply = broker.call(ListPartitionReassignmentsRequest(topics=requested or None, timeout_ms=TIMEOUT_MS))
+    expect("error code of ListPartitionReassignments", 0, reply.error_code)
+    found: tuple[Any, ...] = reply.topics
+    return found
+
+
+def replicas_of(cluster: Cluster, topic: Topic) -> tuple[int, ...]:
+    """Return the replicas of the partition, the preferred one first; empty if the broker does not answer."""
+    found = cluster.describe(topic.name)
+    parts = found.partitions if found else ()
+    return next((part.replica_nodes for part in parts if part.partition_index == topic.partition), ())
+
+
+def await_replicas(cluster: Cluster, topic: Topic, replicas: Sequence[int]) -> None:
+    """Wait until exactly these are the replicas of the partition, in this order."""
+
+    def poll() -> bool:
+        is_placed = replicas_of(cluster, topic) == tuple(replicas)
+        return is_placed and not ongoing_reassignments(cluster, topic.name, partition=topic.partition)
+
+    cluster.eventually(f"the replicas to be {replicas}", poll, MOVE_S)
+
+
+def move_leader(cluster: Cluster, topic: Topic, node: int) -> Topic:
+    """Let another replica of the partition lead it, while all brokers are up, and return the topic with its leader."""
+    others = [replica for replica in replicas_of(cluster, topic) if replica != node]
+    error = reassign(cluster, topic.name, (node, *others), topic.partition)
+    expect("error code of AlterPartitionReassignments", 0, error)
+    await_replicas(cluster, topic, (node, *others))
+    error = elect(cluster, topic.name, topic.partition)
+    expect("error code of ElectLeaders", {0, ErrorCode.ELECTION_NOT_NEEDED}, error)
+
+    def moved() -> Topic | None:
+        found = cluster.topic(topic.name, partition=topic.partition)
+        return found if found.leader_id == node else None
+
+    return cluster.eventually(f"broker {node} to lead", moved, MOVE_S)
