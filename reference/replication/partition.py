@@ -483,9 +483,11 @@ class Partition:
     def preferred_read_replica(self, rack: str, fetch_offset: int, rack_of: Callable[[int], str | None]) -> int:
         """Return the ISR follower in the reader's rack with the largest log end offset, or -1 (KIP-392).
 
-        -1 also if the leader is in that rack, or if this replica is not the leader.
+        -1 also if the leader is in that rack, if this replica is not the leader, or if the offset is before the log:
+        a follower would refuse it, too.
         """
-        if self.role is not Role.LEADER or rack_of(self.leader) == rack:
+        is_before = fetch_offset < self.log.log_start_offset
+        if self.role is not Role.LEADER or rack_of(self.leader) == rack or is_before:
             return NO_LEADER
         near = [
             (remote.log_end_offset, -replica)

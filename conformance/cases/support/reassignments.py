@@ -19,6 +19,7 @@ from highwater.reference.wire.messages.replicas import (
 
 PREFERRED, UNCLEAN = 0, 1
 MOVE_S: Final = 20.0
+WAIT_S: Final = TIMEOUT_MS / 1000 + 5
 
 
 def elect(
@@ -30,7 +31,7 @@ def elect(
         topic_partitions=(TopicPartitions(topic=topic, partitions=(partition,)),),
     )  # fmt: skip
     with controller(cluster) as broker:
-        reply = broker.call(request, version, TIMEOUT_MS / 1000 + 5)
+        reply = broker.call(request, version, WAIT_S)
     expect("error code of ElectLeaders", 0, reply.error_code)
     return int(only(only(reply.replica_election_results).partition_result).error_code)
 
@@ -42,7 +43,7 @@ def reassign(cluster: Cluster, topic: str, replicas: tuple[int, ...] | None, par
         topics=(ReassignableTopic(name=topic, partitions=(part,)),), timeout_ms=TIMEOUT_MS, **fields
     )
     with controller(cluster) as broker:
-        reply = broker.call(request, 1 if fields else None, TIMEOUT_MS / 1000 + 5)
+        reply = broker.call(request, 1 if fields else None, WAIT_S)
     expect("error code of AlterPartitionReassignments", 0, reply.error_code)
     return int(only(only(reply.responses).partitions).error_code)
 
@@ -76,15 +77,32 @@ def await_replicas(cluster: Cluster, topic: Topic, replicas: Sequence[int]) -> N
 
 def move_leader(cluster: Cluster, topic: Topic, node: int) -> Topic:
     """Let another replica of the partition lead it, while all brokers are up, and return the topic with its leader."""
-    others = [replica for replica in replicas_of(cluster, topic) if replica != node]
-    error = reassign(cluster, topic.name, (node, *others), topic.partition)
-    expect("error code of AlterPartitionReassignments", 0, error)
-    await_replicas(cluster, topic, (node, *others))
-    error = elect(cluster, topic.name, topic.partition)
-    expect("error code of ElectLeaders", {0, ErrorCode.ELECTION_NOT_NEEDED}, error)
+    move_leaders(cluster, [topic], node)
+    return cluster.topic(topic.name, partition=topic.partition)
 
-    def moved() -> Topic | None:
-        found = cluster.topic(topic.name, partition=topic.partition)
-        return found if found.leader_id == node else None
 
-    return cluster.eventually(f"broker {node} to lead", moved, MOVE_S)
+def move_leaders(cluster: Cluster, topics: Sequence[Topic], node: int) -> None:
+    """Make this replica the preferred one of each partition, elect it, and wait until it leads them all."""
+    order = {topic: (node, *(each for each in replicas_of(cluster, topic) if each != node)) for topic in topics}
+    moving = tuple(
+        ReassignableTopic(
+            name=topic.name,
+            partitions=(ReassignablePartition(partition_index=topic.partition, replicas=replicas),),
+        )
+        for topic, replicas in order.items()
+    )
+    elected = tuple(TopicPartitions(topic=topic.name, partitions=(topic.partition,)) for topic in topics)
+    with controller(cluster) as broker:
+        broker.call(AlterPartitionReassignmentsRequest(topics=moving, timeout_ms=TIMEOUT_MS), None, WAIT_S)
+        for topic, replicas in order.items():
+            await_replicas(cluster, topic, replicas)
+        reply = broker.call(ElectLeadersRequest(topic_partitions=elected, timeout_ms=TIMEOUT_MS), None, WAIT_S)
+    for result in reply.replica_election_results:
+        for part in result.partition_result:
+            expect("error code of ElectLeaders", {0, ErrorCode.ELECTION_NOT_NEEDED}, part.error_code)
+
+    def are_led() -> bool:
+        found = [cluster.topic(topic.name, partition=topic.partition) for topic in topics]
+        return all(topic.leader_id == node for topic in found)
+
+    cluster.eventually(f"broker {node} to lead", are_led, MOVE_S)

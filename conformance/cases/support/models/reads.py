@@ -27,6 +27,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 START_SINCE, EPOCH_SINCE, LAST_EPOCH_SINCE = 5, 9, 12
 """First versions of Fetch with the start of the log, the reader's leader epoch, and the epoch of its last record."""
 ZSTD_FETCH_SINCE: Final = 10
+LEADER_SINCE: Final = 16
 LISTED_EPOCH_SINCE, LISTED_ISOLATION_SINCE = 4, 2
 SPECIAL_SINCE: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 """By special timestamp, the first version of ListOffsets that defines it."""
@@ -94,7 +95,9 @@ def fetch(
         chosen = walk.version(FetchRequest) if version is None else version
         what = walk.step(f"Fetch v{chosen}, isolation {isolation}")
         reply = broker.call(fetch_request(walk, parts, chosen, max_bytes=max_bytes, isolation_level=isolation), chosen)
-        compare(what, error_code=(0, reply.error_code), session=(0, reply.session_id), nodes=((), reply.node_endpoints))
+        compare(what, error_code=(0, reply.error_code), session=(0, reply.session_id))
+        leaders = {leader_named(walk, read, chosen)[0] for read in parts} - {NONE}
+        compare(what, nodes_are_leaders=(True, {node.node_id for node in reply.node_endpoints} <= leaders))
         room = Room(max_bytes)
         for read, part in answers(what, parts, results(walk, reply.responses, chosen, parts)):
             following[read.key] = compare_read(walk, what, read, part, chosen, isolation, room)
@@ -123,7 +126,10 @@ def compare_read(
     wanted = expected_read(walk, read, version)
     compare(
         named, error_code=(wanted.error, part.error_code), preferred_replica=(NONE, part.preferred_read_replica),
-        leader=((NONE, NONE), (part.current_leader.leader_id, part.current_leader.leader_epoch)),
+        leader=(
+            frozenset({(NONE, NONE), leader_named(walk, read, version)}),
+            (part.current_leader.leader_id, part.current_leader.leader_epoch),
+        ),
         snapshot=((NONE, NONE), (part.snapshot_id.end_offset, part.snapshot_id.epoch)),
         diverging_epoch=(wanted.diverging, (part.diverging_epoch.epoch, part.diverging_epoch.end_offset)),
     )  # fmt: skip
@@ -176,6 +182,13 @@ def expected_read(walk: Walk, read: Read, version: int) -> Wanted:
         if ended.leader_epoch < read.last_epoch or ended.end_offset < read.offset:
             return Wanted(0, (ended.leader_epoch, ended.end_offset))
     return Wanted(0 if log.start <= read.offset <= log.end else ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+def leader_named(walk: Walk, read: Read, version: int) -> tuple[int, int]:
+    """Return the leader and its epoch that the reply to a reader with an old epoch may name (KIP-951)."""
+    if version < LEADER_SINCE or expected_read(walk, read, version).error != ErrorCode.FENCED_LEADER_EPOCH:
+        return NONE, NONE
+    return walk.topics[read.key].leader_id, walk.logs[read.key].leader_epoch
 
 
 def fenced(log: ModelLog, leader_epoch: int) -> int:

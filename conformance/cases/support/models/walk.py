@@ -7,7 +7,8 @@ the partition that a part of a request concerns, also one that does not exist.
 
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -23,6 +24,7 @@ from highwater.conformance.broker import (
 )
 from highwater.conformance.cases.support.models.batches import NONE
 from highwater.conformance.cases.support.models.log import ModelLog
+from highwater.conformance.cases.support.replicas import FOLLOWERS_SERVE_SINCE
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.compression import Compression
@@ -69,6 +71,7 @@ class Walk:
         self.logs: dict[Key, ModelLog] = {}
         self.ids: dict[str, bytes] = {}
         self._brokers: dict[str, Broker] = {}
+        self._oldest: dict[type[Any], int] = {}
         for topic_configs in configs or ({}, {}):
             self._create(topic_configs, replicas)
         self._learn_ids()
@@ -114,7 +117,8 @@ class Walk:
         """Return the advertised versions from the first one on; raises Unsupported if there is none."""
         api = api_of(request)
         lowest, newest = self.cluster.advertised.get(api.key, (0, -1))
-        bottom = max(first, lowest, api.min_version, OLDEST_HELPER_VERSIONS.get(api.key, 0))
+        oldest = (OLDEST_HELPER_VERSIONS.get(api.key, 0), self._oldest.get(request, 0))
+        bottom = max(first, lowest, api.min_version, *oldest)
         found = list(range(bottom, min(newest, api.max_version if last is None else last) + 1))
         if not found:
             raise Unsupported(f"{api.name} v{first} or newer is not advertised")
@@ -159,6 +163,15 @@ class Walk:
         if address not in self._brokers:
             self._brokers[address] = self.cluster.connect(address)
         return self._brokers[address]
+
+    @contextmanager
+    def at_follower(self, node: int) -> Iterator[None]:
+        """Send what is meant for leaders to this replica, in versions of Fetch in which followers serve consumers."""
+        topics, address = self.topics, self.cluster.target.addresses[node]
+        self.topics = {key: replace(topic, leader=address) for key, topic in topics.items()}
+        self._oldest = {FetchRequest: FOLLOWERS_SERVE_SINCE}
+        yield
+        self.topics, self._oldest = topics, {}
 
     def await_ends(self, *, stable: bool = False) -> None:
         """Wait until the high watermark of each partition, or also its last stable offset, is that of its model."""
