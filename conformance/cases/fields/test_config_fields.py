@@ -64,7 +64,10 @@ class World:
         self.broker, self.topics = controller(self.cluster), [self.cluster.topic_name() for _ in range(3)]
         own: dict[str, str | None] = {**OWN}
         created = create(self.cluster, *(new_topic(name, configs=own) for name in self.topics))
-        expect("error codes of CreateTopics", "{0}", str({each.error_code for each in created.values()}))
+        # Just after their start, Apache Kafka 3.9.1 and 4.3.1 once answered that these names, which are new, exist:
+        # a broker may forward a request to the controller twice.
+        codes = {each.error_code for each in created.values()}
+        expect(f"error codes of CreateTopics: {codes}", True, codes in ({0}, {ErrorCode.TOPIC_ALREADY_EXISTS}))
         self.cluster.eventually("the new topics", self._are_known)
         self.others = itertools.cycle(self.topics[1:])
 
@@ -184,7 +187,8 @@ def alter(world: World, resources: Sequence[Any], version: int) -> Answers:
 
 
 ALTER: Final = Api(
-    IncrementalAlterConfigsRequest, lambda world: changed(("delete.retention.ms", SET, "7"), name=next(world.others))(world),  # noqa: E501
+    IncrementalAlterConfigsRequest,
+    lambda world: changed(("delete.retention.ms", SET, "7"), name=next(world.others))(world),
     alter, resource_key,
 )  # fmt: skip
 CHANGED: Final = [
@@ -202,15 +206,15 @@ CHANGED: Final = [
     Row("delete of an unknown setting", changed(("no.such", DELETE, None))),
     Row("append null", changed((POLICY, APPEND, None)), INVALID, POLICY_STAYS),
     Row("subtract null", changed((POLICY, SUBTRACT, None)), INVALID, POLICY_STAYS),
-    Row("append empty", changed((POLICY, APPEND, "")), CONFIG),
+    Row("append empty", changed((POLICY, APPEND, "")), CONFIG, since="3.9"),
     Row("subtract empty", changed((POLICY, SUBTRACT, "")), stored=POLICY_STAYS),
-    Row("append an item that is there", changed((POLICY, APPEND, "delete")), stored=POLICY_STAYS),
-    Row("append an unknown item", changed((POLICY, APPEND, "burn")), CONFIG, POLICY_STAYS),
+    Row("append an item that is there", changed((POLICY, APPEND, "delete")), stored=POLICY_STAYS, since="3.9"),
+    Row("append an unknown item", changed((POLICY, APPEND, "burn")), CONFIG, POLICY_STAYS, since="3.9"),
     Row("subtract an item that is not there", changed((POLICY, SUBTRACT, "burn")), stored=POLICY_STAYS),
     Row("subtract an item in another case", changed((POLICY, SUBTRACT, "Delete")), stored=POLICY_STAYS),
     Row("subtract one item", changed((POLICY, SUBTRACT, "delete")), stored=has(POLICY, "compact")),
-    Row("subtract a part of a number", changed((RETENTION, SUBTRACT, "12345")), CONFIG, RETENTION_STAYS),
-    Row("set empty", changed((RETENTION, SET, "")), CONFIG, RETENTION_STAYS),
+    Row("subtract a part of a number", changed((RETENTION, SUBTRACT, "12345")), CONFIG, RETENTION_STAYS, since="3.9"),
+    Row("set empty", changed((RETENTION, SET, "")), CONFIG, RETENTION_STAYS, since="3.9"),
     Row("set with blanks", changed((RETENTION, SET, " 54321 ")), stored=has(RETENTION, "54321")),
     Row(
         "set and delete of one setting",
@@ -218,8 +222,20 @@ CHANGED: Final = [
         INVALID,
         RETENTION_STAYS,
     ),
-    Row("valid and invalid change", changed((RETENTION, SET, "1"), ("segment.ms", SET, "x")), CONFIG, RETENTION_STAYS),
-    Row("invalid and valid change", changed(("segment.ms", SET, "x"), (RETENTION, SET, "1")), CONFIG, RETENTION_STAYS),
+    Row(
+        "valid and invalid change",
+        changed((RETENTION, SET, "1"), ("segment.ms", SET, "x")),
+        CONFIG,
+        RETENTION_STAYS,
+        since="3.9",
+    ),
+    Row(
+        "invalid and valid change",
+        changed(("segment.ms", SET, "x"), (RETENTION, SET, "1")),
+        CONFIG,
+        RETENTION_STAYS,
+        since="3.9",
+    ),
     Row("null and valid change", changed(("segment.ms", SET, None), (RETENTION, SET, "1")), INVALID, RETENTION_STAYS),
     Row("configs empty", changed(), stored=RETENTION_STAYS),
     Row("name empty", changed(("", SET, "1")), CONFIG),
@@ -227,11 +243,11 @@ CHANGED: Final = [
     Row("name with a blank", changed(("delete.retention.ms ", SET, "1")), CONFIG, RETENTION_STAYS),
     Row("name of brokers", changed(("log.cleaner.delete.retention.ms", SET, "1")), CONFIG),
     Row("resource_name empty", changed((RETENTION, SET, "1"), name=""), INVALID),
-    Row("resource_name invalid", changed((RETENTION, SET, "1"), name="a b"), NAME),
+    Row("resource_name invalid", changed((RETENTION, SET, "1"), name="a b"), NAME, since="3.9"),
     Row("resource_name in upper case", changed((RETENTION, SET, "1"), change=str.upper), UNKNOWN),
-    Row("resource_type 0", changed((RETENTION, SET, "1"), kind=0), INVALID),
-    Row("resource_type 3", changed((RETENTION, SET, "1"), kind=3), INVALID),
-    Row("resource_type negative", changed((RETENTION, SET, "1"), kind=-1), INVALID),
+    Row("resource_type 0", changed((RETENTION, SET, "1"), kind=0), INVALID, since="3.9"),
+    Row("resource_type 3", changed((RETENTION, SET, "1"), kind=3), INVALID, since="3.9"),
+    Row("resource_type negative", changed((RETENTION, SET, "1"), kind=-1), INVALID, since="3.9"),
     Row(
         "broker not a number", changed(("log.cleaner.delete.retention.ms", SET, "1"), kind=BROKER, name="one"), INVALID
     ),
@@ -294,16 +310,22 @@ REPLACE: Final = Api(
 REPLACED: Final = [
     Row("configs empty", replaced(), stored=has(RETENTION, "86400000")),
     Row("one setting", replaced((POLICY, "compact")), stored=has(RETENTION, "86400000")),
-    Row("value empty", replaced((RETENTION, "")), CONFIG, RETENTION_STAYS),
+    Row("value empty", replaced((RETENTION, "")), CONFIG, RETENTION_STAYS, since="3.9"),
     Row("value with blanks", replaced((RETENTION, " 54321 ")), stored=has(RETENTION, "54321")),
     Row("name empty", replaced(("", "1")), CONFIG, RETENTION_STAYS),
     Row("name in another case", replaced(("Delete.retention.ms", "1")), CONFIG, RETENTION_STAYS),
-    Row("setting twice", replaced((RETENTION, "1"), (RETENTION, "2")), INVALID, RETENTION_STAYS),
-    Row("valid and invalid setting", replaced((RETENTION, "1"), ("segment.ms", "x")), CONFIG, RETENTION_STAYS),
-    Row("resource_name empty", replaced((RETENTION, "1"), name=""), INVALID),
+    Row("setting twice", replaced((RETENTION, "1"), (RETENTION, "2")), INVALID, RETENTION_STAYS, since="3.9"),
+    Row(
+        "valid and invalid setting",
+        replaced((RETENTION, "1"), ("segment.ms", "x")),
+        CONFIG,
+        RETENTION_STAYS,
+        since="3.9",
+    ),
+    Row("resource_name empty", replaced((RETENTION, "1"), name=""), INVALID, since="3.9"),
     Row("resource_name in upper case", replaced((RETENTION, "1"), change=str.upper), UNKNOWN),
-    Row("resource_type 0", replaced((RETENTION, "1"), kind=0), INVALID),
-    Row("resource_type negative", replaced((RETENTION, "1"), kind=-1), INVALID),
+    Row("resource_type 0", replaced((RETENTION, "1"), kind=0), INVALID, since="3.9"),
+    Row("resource_type negative", replaced((RETENTION, "1"), kind=-1), INVALID, since="3.9"),
     Row("broker not a number", replaced(("log.cleaner.delete.retention.ms", "1"), kind=BROKER, name="one"), INVALID),
 ]
 

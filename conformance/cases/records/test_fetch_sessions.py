@@ -132,6 +132,10 @@ def test_records_of_a_topic_that_was_created_again_are_news(cluster: Cluster, re
     old = cluster.create_topic(assignment=[node])
     reader.begin(old)
     cluster.delete_topics(old.name)
+    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cluster.eventually(
+        "its replica to be gone", lambda: reader.broker.list_offset(old, LATEST).error_code == gone, 15.0
+    )
     wanted = new_topic(old.name, -1, -1, assignment=[[node]])
     # The controller may know the old topic for a while after it has answered that it is deleted (2.8).
     cluster.eventually("the topic to be created", lambda: not create_error(cluster, wanted), 15.0)
