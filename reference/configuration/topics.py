@@ -48,7 +48,7 @@ class TopicConfigs:
         return self._topics.get(topic, {})
 
     def value(self, topic: str, key: str) -> str:
-        return self.overrides(topic).get(key) or self.defaults[key]
+        return self.overrides(topic).get(key, self.defaults[key])
 
     def is_true(self, topic: str, key: str) -> bool:
         return self.value(topic, key) == "true"

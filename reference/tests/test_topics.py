@@ -1,6 +1,7 @@
 """Topics are created, extended and deleted by administrative requests."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,6 @@ def test_invalid_replica_assignments_of_new_partitions_are_refused(world: Simula
     ("name", "value"),
     [
         ("cleanup_policy", "burn"),
-        ("cleanup_policy", ""),
         ("compression_type", "rar"),
         ("min_insync_replicas", "0"),
         ("retention_ms", "soon"),
@@ -93,6 +93,7 @@ def test_invalid_topic_settings_are_refused(world: Simulated, name: str, value: 
         ("leader_replication_throttled_replicas", "*"),
         ("follower_replication_throttled_replicas", "0:1,1:2"),
         ("leader_replication_throttled_replicas", ""),
+        ("cleanup_policy", ""),
         ("local_retention_ms", "999999999999"),
         ("message_format_version", "1.1"),
         ("message_format_version", "0.10.0-IV1"),
@@ -115,12 +116,18 @@ def test_the_minimum_compaction_lag_is_not_larger_than_the_maximum(world: Simula
     assert create(world, min_compaction_lag_ms="8", max_compaction_lag_ms="8") is ErrorCode.NONE
 
 
-def test_a_setting_without_a_value_or_named_twice_is_refused(world: Simulated) -> None:
-    for values in ((None,), ("5", "6")):
-        configs = tuple(CreatableTopicConfig(name="retention.ms", value=value) for value in values)
-        topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, configs=configs)
-        reply = world.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=2_000), 5)
-        assert reply.topics[0].error_code == ErrorCode.INVALID_CONFIG
+@pytest.mark.parametrize(
+    ("values", "error"), [((None,), ErrorCode.INVALID_CONFIG), (("5", None), ErrorCode.INVALID_CONFIG), (("5", "6"), 0)]
+)
+def test_a_setting_needs_a_value_and_the_last_one_counts(
+    world: Simulated, values: Sequence[str | None], error: int
+) -> None:
+    configs = tuple(CreatableTopicConfig(name="retention.ms", value=value) for value in values)
+    topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, configs=configs)
+    reply = world.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=2_000), 5)
+    assert reply.topics[0].error_code == error
+    if not error:
+        assert world.broker().configs.value("new", "retention.ms") == values[-1]
 
 
 def test_names_types_and_defaults_are_those_of_apache_kafka() -> None:
