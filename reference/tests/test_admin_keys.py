@@ -105,7 +105,7 @@ def test_faulty_changes_are_refused(world: Simulated) -> None:
     assert change(world, SET, "no.such.thing", "1") is ErrorCode.INVALID_CONFIG
     assert change(world, SET, "retention.ms", "long") is ErrorCode.INVALID_CONFIG
     assert change(world, APPEND, "retention.ms", "1") is ErrorCode.INVALID_CONFIG
-    assert change(world, 9, "cleanup.policy", "compact") is ErrorCode.INVALID_CONFIG
+    assert change(world, 9, "cleanup.policy", "compact") is ErrorCode.INVALID_REQUEST
     assert change(world, SET, "retention.ms", "1", topic="other") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert change(world, SET, "retention.ms", "1", kind=BROKER_LOGGER_RESOURCE) is ErrorCode.INVALID_REQUEST
     assert change(world, SET, "retention.ms", "1", kind=0) is ErrorCode.INVALID_REQUEST
