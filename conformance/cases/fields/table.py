@@ -28,8 +28,8 @@ class Row:
 
     `item` builds the item with this value. `answer` is what the broker returns for it, or a frozenset of what releases
     return. `stored` checks what exists afterwards, given the item. `others` is the answer to the items beside it, if
-    this value makes the broker reject the whole request. `versions` limits the API versions, `since` and `until` the
-    Kafka versions.
+    this value makes the broker reject the whole request. `versions` limits the API versions; `since` is the
+    first Kafka version that the row is for.
     """
 
     name: str
@@ -39,7 +39,6 @@ class Row:
     others: Any = None
     versions: tuple[int, int | None] = (0, None)
     since: str = ""
-    until: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +57,8 @@ class Api:
 
 
 def parameters(rows: Sequence[Row]) -> list[Any]:
-    """Return the rows as parameters of a case, each with the Kafka versions that it is limited to."""
-    return [
-        pytest.param(row, id=row.name, marks=[era(row.since, row.until)] if row.since or row.until else [])
-        for row in rows
-    ]
+    """Return the rows as parameters of a case, each with its first Kafka version."""
+    return [pytest.param(row, id=row.name, marks=[era(row.since)] if row.since else []) for row in rows]
 
 
 def check(api: Api, row: Row, world: Any, broker: Broker) -> None:
