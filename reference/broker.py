@@ -118,7 +118,7 @@ class Broker:
         deletion = DeleteRecordsHandler(context, self.replicas, self.configs, self._purgatory)
         controller_handlers = ControllerHandlers(self.controller, cache.name_of)
         topics = Topics(context, self.store, cache, self.configs, self.controller, self._purgatory)
-        metadata = MetadataHandler(context, cache, topics, self.groups, self.transactions.store)
+        metadata = MetadataHandler(context, cache, topics, self.groups, self.transactions.store, self._purgatory)
         alter_configs = AlterConfigs(self.store, cache, self.configs, self._broker_configs, topics, self._apply_configs)
         committed = OffsetsCoordinator(context, self.groups, self._coordinator, cache)
         log_dirs = LogDirs(context, self.replicas)

@@ -7,6 +7,7 @@ from highwater.reference.effects import Request
 from highwater.reference.groups.store import OFFSETS_TOPIC, GroupStore
 from highwater.reference.metadata_cache import CachedTopic, MetadataCache
 from highwater.reference.procedures import spawn
+from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.topics import INTERNAL_TOPICS, Topics, is_legal_name
 from highwater.reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
 from highwater.reference.wire.errors import ErrorCode
@@ -37,6 +38,7 @@ BROKERS, CONTROLLERS = 1, 2
 COORDINATORS_SINCE = 4
 # Versions 10 and 11 have a topic id field that cannot be used: their responses require a topic name.
 TOPIC_IDS_SINCE = 12
+FIRST_UPDATE_MS, FIRST_UPDATE_POLL_MS = 10_000, 50
 
 
 class MetadataHandler:
@@ -47,8 +49,9 @@ class MetadataHandler:
         topics: Topics,
         groups: GroupStore,
         transactions: TransactionStore,
+        purgatory: Purgatory,
     ) -> None:
-        self._context, self._cache, self._topics = context, cache, topics
+        self._context, self._cache, self._topics, self._purgatory = context, cache, topics, purgatory
         # Key type -> the internal topic, and the function from a key to its partition.
         self._coordinator_topics = {
             GROUP_KEY: (OFFSETS_TOPIC, groups.partition_for),
@@ -59,6 +62,7 @@ class MetadataHandler:
     # -- metadata --------------------------------------------------------------------------------
 
     async def metadata(self, request: Request) -> MetadataResponse:
+        await self._await_first_update()
         body: MetadataRequest = request.body
         if body.topics is None or (request.api_version == 0 and not body.topics):
             topics = [self._describe(name, topic) for name, topic in sorted(self._cache.topics.items())]
@@ -91,6 +95,17 @@ class MetadataHandler:
             topics=tuple(topics),
             cluster_authorized_operations=_cluster_operations(requested=body.include_cluster_authorized_operations),
         )
+
+    async def _await_first_update(self) -> None:
+        """Wait until the controller has told this broker of the cluster, for ten seconds at most.
+
+        A broker of KRaft cannot be reached before. librdkafka, told once that there are no brokers and no controller,
+        keeps to that (release 2.16: an admin call ends after a minute with "waiting for controller").
+        """
+        for _ in range(FIRST_UPDATE_MS // FIRST_UPDATE_POLL_MS):
+            if self._cache.brokers:
+                return
+            await self._purgatory.sleep(FIRST_UPDATE_POLL_MS)
 
     def _by_id(self, topic_id: bytes) -> MetadataResponseTopic:
         for name, topic in self._cache.topics.items():
@@ -132,6 +147,7 @@ class MetadataHandler:
         )
 
     async def describe_cluster(self, request: Request) -> DescribeClusterResponse:
+        await self._await_first_update()
         body: DescribeClusterRequest = request.body
         if body.endpoint_type != BROKERS:
             is_known = body.endpoint_type == CONTROLLERS

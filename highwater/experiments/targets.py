@@ -135,7 +135,7 @@ class Bench:
 
     def delete_topic(self, topic: str) -> None:
         """Ask for the deletion of a topic, and do not wait for it; errors are ignored, since nothing depends on it."""
-        with suppress(KafkaException, subprocess.SubprocessError):
+        with suppress(KafkaException, subprocess.SubprocessError, TimeoutError):
             if self.creates_topics:
                 self.admin.delete_topics([topic], operation_timeout=5)[topic].result(5)
             else:

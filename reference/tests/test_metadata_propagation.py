@@ -4,7 +4,7 @@ import pytest
 
 from highwater.reference.controller.epoch import Term
 from highwater.reference.tests.simulated import Simulated
-from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from highwater.reference.wire.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
 
 
 def isr(cluster: Simulated, broker_id: int) -> set[int]:
@@ -33,3 +33,26 @@ def test_an_isr_change_that_a_conflict_reveals_reaches_all_brokers(monkeypatch: 
     cluster.run(3_000)
     remaining = set(cluster.broker_ids) - {stopped}
     assert {each: isr(cluster, each) for each in remaining} == dict.fromkeys(remaining, remaining)
+
+
+@pytest.mark.parametrize("kind", [MetadataRequest(topics=()), DescribeClusterRequest()])
+def test_a_started_broker_names_no_broker_before_it_knows_them(kind: MetadataRequest | DescribeClusterRequest) -> None:
+    """librdkafka keeps to the answer that there are no brokers and no controller."""
+    cluster = Simulated(1)
+    cluster.world.crash("store")
+    cluster.world.crash("broker:1")
+    cluster.world.start("broker:1")
+    version = 9 if isinstance(kind, MetadataRequest) else 0
+    asked = cluster.send(kind, version)
+    cluster.run(4_000)
+    assert asked not in cluster.hand.answers
+    cluster.world.start("store")
+    assert [each.broker_id if version == 0 else each.node_id for each in cluster.answer(asked).brokers] == [1]
+
+
+def test_a_broker_without_its_store_answers_in_the_end() -> None:
+    cluster = Simulated(1)
+    cluster.world.crash("store")
+    cluster.world.crash("broker:1")
+    cluster.world.start("broker:1")
+    assert cluster.ask(MetadataRequest(topics=()), 9).brokers == ()
