@@ -58,7 +58,8 @@ LIMIT: Final = 512 * 1024 * 1024
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """Results of one target; `features` maps each finalised feature (KIP-584) to its lowest and highest level.
 
-    `expectations` are the deviations that were known when it was run, `left_out` the cases that run only if asked for.
+    `expectations` are the deviations that were known when it was run, `left_out` the cases that run only if asked for,
+    `seconds` how long set-up, cases and tear-down took.
     """
 
     target: str
@@ -68,6 +69,7 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     features: dict[str, list[int]] = {}
     expectations: list[Expectation] = []
     left_out: list[str] = []
+    seconds: dict[str, float] = {}
 
     @property
     def name(self) -> str:

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -28,6 +29,8 @@ STOP_TIMEOUT_S: Final = 20.0
 TAIL: Final = 2000
 ENDED: Final = (0, 1, 5)
 """pytest's exit codes for all passed, some failed, none selected."""
+
+SPANS: Final = ("set-up", "cases", "tear-down")
 
 OnProgress = Callable[[str, CaseResult], None]
 
@@ -133,10 +136,12 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
         results: list[CaseResult] = []
         features: dict[str, list[int]] = {}
         left_out: list[str] = []
+        watch = Stopwatch()
         try:
             with os.fdopen(reader, "rb") as lines:
                 for line in lines:
                     event = msgspec.json.decode(line)
+                    watch.note(event)
                     version, features = event.get("target", version), event.get("features", features)
                     left_out = event.get("left_out", left_out)
                     if "usage" in event:
@@ -157,7 +162,26 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
         if is_complete and process.returncode not in ENDED:
             tail = output.read().decode(errors="replace").strip()[-TAIL:]
             results.append(_suite_error(f"pytest ended with exit code {process.returncode}: {tail}"))
-    return _entry(name, version, features, results, left_out), is_complete
+    return _entry(name, version, features, results, left_out) | {"seconds": watch.seconds()}, is_complete
+
+
+class Stopwatch:
+    """Takes the seconds until the target answers, from there to the last result, and from there to the end."""
+
+    def __init__(self) -> None:
+        self._began = self._opened = self._last = time.monotonic()
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        if "target" in event:
+            self._opened = self._last = now
+        elif "result" in event:
+            self._last = now
+
+    def seconds(self) -> dict[str, float]:
+        ended = time.monotonic()
+        spans = (self._opened - self._began, self._last - self._opened, ended - self._last)
+        return dict(zip(SPANS, (round(span, 1) for span in spans), strict=True))
 
 
 def _start(name: str, options: Options, output: IO[bytes]) -> "tuple[subprocess.Popen[bytes], int]":

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from highwater.conformance.report import Report, TargetReport
-from highwater.conformance.reports.matrix import cell_text, rows_of, tally
+from highwater.conformance.reports.matrix import cell_text, left_out_text, rows_of, seconds_text, tally
 from highwater.conformance.verdicts import (
     UNDECIDED,
     CaseResult,
@@ -49,8 +49,10 @@ def _show_target(console: Any, target: TargetReport, strict: bool, verbose: bool
     for line in unexpected(target.cases, expectations, strict=strict):
         console.print(f"UNEXPECTED {line}", markup=False)
     if target.left_out:
-        console.print(f"left out, as they take minutes (--long): {', '.join(target.left_out)}", markup=False)
-    console.print(f"{target.target}: {tally(target)}", markup=False)
+        console.print(left_out_text(target), markup=False)
+    console.print(
+        f"{target.target}: {tally(target)}" + (f" ({seconds_text(target)})" if target.seconds else ""), markup=False
+    )
 
 
 def _is_worth_a_line(result: CaseResult, strict: bool) -> bool:

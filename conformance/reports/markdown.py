@@ -4,7 +4,16 @@ import re
 from typing import Final
 
 from highwater.conformance.report import Report, TargetReport
-from highwater.conformance.reports.matrix import Deviation, cell_text, deviations, features_text, rows_of, tally
+from highwater.conformance.reports.matrix import (
+    Deviation,
+    cell_text,
+    deviations,
+    features_text,
+    left_out_text,
+    rows_of,
+    seconds_text,
+    tally,
+)
 from highwater.conformance.reports.sources import link_source
 from highwater.spec.clauses import load_clauses
 
@@ -44,11 +53,15 @@ def _stamp(report: Report) -> list[str]:
 
 
 def _summary(report: Report) -> list[str]:
-    lines = table_head("target", "version", "verdicts", "features")
+    lines = table_head("target", "version", "verdicts", "features", "time")
     lines += [
-        table_line(target.target, target.version, tally(target), features_text(target)) for target in report.targets
+        table_line(target.target, target.version, tally(target), features_text(target), seconds_text(target))
+        for target in report.targets
     ]
-    return [*lines, ""]
+    left_out = [
+        f"{escape(target.name)}: {escape(left_out_text(target))}" for target in report.targets if target.left_out
+    ]
+    return [*lines, "", *(line for text in left_out for line in (text, ""))]
 
 
 def _deviations(target: TargetReport) -> list[str]:

@@ -106,6 +106,17 @@ def tally(target: TargetReport) -> str:
     return ", ".join(f"{count} {verdict}" for verdict, count in target.verdicts.items() if count) or "no case"
 
 
+def seconds_text(target: TargetReport) -> str:
+    """Return how long each part of the run took, such as `set-up 2 s, cases 94 s, tear-down 1 s`; empty if unknown."""
+    return ", ".join(f"{part} {seconds:.0f} s" for part, seconds in target.seconds.items())
+
+
+def left_out_text(target: TargetReport) -> str:
+    """Return which cases were not run, and how to run them; empty if there are none."""
+    cases = ", ".join(target.left_out)
+    return f"left out, as they take minutes (--long): {cases}" if cases else ""
+
+
 def features_text(target: TargetReport) -> str:
     """Return the finalised features, such as `metadata.version 30, transaction.version 0-2`; empty without any."""
     return ", ".join(

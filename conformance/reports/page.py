@@ -16,8 +16,10 @@ from highwater.conformance.reports.matrix import (
     Row,
     cell_text,
     features_text,
+    left_out_text,
     natural_key,
     rows_of,
+    seconds_text,
     tally,
     worst,
 )
@@ -99,6 +101,8 @@ def _target(target: TargetReport) -> dict[str, Any]:
         "features": features_text(target),
         "counts": [(_kind(verdict), f"{count} {verdict}") for verdict, count in verdicts if count],
         "tally": tally(target),
+        "seconds": seconds_text(target),
+        "left_out": left_out_text(target),
         "kept": sum(result.verdict is CaseVerdict.PASS for result in must),
         "must": len(must),
     }
