@@ -178,6 +178,26 @@ def test_the_offset_of_a_subscribed_topic_does_not_expire(
     await_expiry(cluster, coordinator, group, topic, 2)
 
 
+@clause("OFF-20", "other protocol type")
+@defect(Reply(OffsetFetchRequest, OFFSET, NONE), Reply(OffsetFetchRequest, OFFSET, 5))
+def test_offsets_do_not_expire_in_a_group_whose_subscription_cannot_be_read(
+    cluster: Cluster, driver: GroupDriver, coordinator: Broker, group: str, topic: Topic
+) -> None:
+    """A member of a connector, for example, says nothing of topics (GroupMetadata.removeExpiredOffsets)."""
+    member, joined = driver.join(protocol_type="other", session_timeout_ms=driver.session_ms(30_000))
+    expect("error code of the join", 0, joined.error_code)
+    expect("error code of the sync", 0, member.sync({member.member_id: b"a"}, protocol_type="other").error_code)
+    identity: dict[str, Any] = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
+    commit_for(coordinator, group, topic, BRIEF_MS, 2, **identity)
+    other = cluster.group()
+    for _ in range(2):
+        commit_for(cluster.coordinator(other), other, topic, BRIEF_MS, 2)
+        await_expiry(cluster, cluster.coordinator(other), other, topic, 2)
+    expect("offset of the group with a member", 5, offset_of(coordinator, group, topic, 2))
+    expect("error code of leaving", 0, member.leave_error())
+    await_expiry(cluster, coordinator, group, topic, 2)
+
+
 @clause("OFF-20", "other topic")
 @defect(Request(OffsetCommitRequest, "retention_time_ms", LONG_MS))
 def test_an_offset_without_a_subscription_expires_in_a_group_with_members(

@@ -3,7 +3,7 @@
 import pytest
 
 from highwater.conformance.broker import expect, only
-from highwater.conformance.cases.support.members import GroupDriver
+from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, Silence, decrement, defect, increment, without_error
@@ -102,6 +102,39 @@ def test_a_rebalance_does_not_wait_for_one_who_leaves(driver: GroupDriver) -> No
     expect(
         "the reply to the leader lists the two remaining members", True, observed == {leader.member_id, new.member_id}
     )
+
+
+def removed(driver: GroupDriver, member: Member) -> int:
+    """Remove a member through a connection of its own, as an administrator does; return the error code."""
+    broker = driver.connect()
+    request = LeaveGroupRequest(group_id=driver.group, members=(MemberIdentity(member_id=member.member_id),))
+    return int(only(broker.call(request, broker.version_of(LeaveGroupRequest, 3)).members).error_code)
+
+
+@clause("GRP-33", "waiting join")
+@defect(Reply(JoinGroupRequest, "error_code", without_error(ErrorCode.UNKNOWN_MEMBER_ID)))
+def test_the_join_of_one_who_is_removed_waits_no_longer(driver: GroupDriver) -> None:
+    leader, follower = driver.stable_pair()
+    new = driver.send_join()
+    leader.await_rebalance()
+    follower.send_rejoin()
+    expect("error code of leaving", 0, removed(driver, follower))
+    expect("error code of the pending JoinGroup", ErrorCode.UNKNOWN_MEMBER_ID, follower.receive_join().error_code)
+    leader.send_rejoin()
+    expect("error codes", (0, 0), (leader.receive_join().error_code, new.receive_join().error_code))
+
+
+@clause("GRP-33", "waiting sync")
+@defect(SYNC_ERROR)
+def test_the_sync_of_one_who_is_removed_waits_no_longer(driver: GroupDriver) -> None:
+    first, second = driver.joined_pair()
+    leader, follower = (first, second) if first.is_leader else (second, first)
+    number = follower.send_sync()
+    expect("error code of leaving", 0, removed(driver, follower))
+    found = follower.receive_sync(number).error_code
+    expect("error code of the pending SyncGroup", ErrorCode.UNKNOWN_MEMBER_ID, found)
+    leader.rejoin()
+    expect("only member in the reply to the leader", leader.member_id, only(leader.reply.members).member_id)
 
 
 @clause("GRP-33", "completing")

@@ -161,6 +161,22 @@ def test_a_join_that_waits_is_fenced_by_the_next(driver: GroupDriver) -> None:
     expect("error code of the second JoinGroup", 0, again.receive_join().error_code)
 
 
+@clause("GRP-44", "waiting sync")
+@defect(Reply(SyncGroupRequest, "error_code", without_error(ErrorCode.FENCED_INSTANCE_ID)))
+def test_a_sync_that_waits_is_fenced_by_the_next_join(driver: GroupDriver) -> None:
+    other = driver.stable_member(instance="i1")
+    waiting = driver.send_join(instance="i2")
+    other.await_rebalance()
+    other.rejoin()
+    expect("error code of the join", 0, waiting.receive_join().error_code)
+    number = waiting.send_sync()
+    again = driver.send_join(instance="i2")
+    expect("error code of the pending SyncGroup", ErrorCode.FENCED_INSTANCE_ID, waiting.receive_sync(number).error_code)
+    other.await_rebalance()
+    other.rejoin()
+    expect("error code of the second JoinGroup", 0, again.receive_join().error_code)
+
+
 @clause("GRP-45", "heartbeat")
 @era("3.9")
 @defect(Request(HeartbeatRequest, "group_instance_id", None))

@@ -16,11 +16,15 @@ from highwater.conformance.cases.support.transactions import (
     ABORT,
     CLASSIC_VERSIONS,
     COMMIT,
+    NEW_END,
+    NEW_PRODUCE,
     Transactional,
+    code_id_epoch,
     committed_values,
     describe_transaction,
     eventually_stable,
     fetch_committed,
+    need_transaction_version,
 )
 from highwater.conformance.cases.topics.test_broker_configs import ALL_BROKERS, altered
 from highwater.conformance.clause import clause
@@ -248,6 +252,30 @@ def test_the_next_coordinator_completes_what_has_ended(cluster: Cluster, produce
     cluster.kill(next(node for node, at in cluster.target.addresses.items() if at == producer.coordinator.address))
     cluster.start(away)
     expect_outcome(cluster, topic, commit)
+
+
+@clause("TXN-27", "next coordinator")
+@OUTCOMES
+@defect(Reply(EndTxnRequest, "error_code", ErrorCode.PRODUCER_FENCED), Reply(EndTxnRequest, "producer_epoch", 7))
+def test_the_next_coordinator_answers_a_repeated_end_alike(
+    cluster: Cluster, producer: Transactional, commit: bool
+) -> None:
+    """The client does not know whether its first request was carried out by a coordinator that has gone."""
+    need_transaction_version(producer.coordinator, 2)
+    topic = cluster.create_topic(replicas=3)
+    producer.write(topic, 0, version=NEW_PRODUCE)
+    first = producer.end_reply(commit=commit, version=NEW_END)
+    expect("error and epoch of EndTxn", (0, producer.epoch + 1), (first.error_code, first.producer_epoch))
+    expect_outcome(cluster, topic, commit)
+    cluster.kill(next(node for node, at in cluster.target.addresses.items() if at == producer.coordinator.address))
+
+    def repeated() -> Any:
+        with suppress(Disconnected):
+            return producer.reconnect().end_reply(commit=commit, version=NEW_END)
+        return None
+
+    again = cluster.eventually("a coordinator that answers", repeated, FAILOVER_S)
+    expect("error, id, epoch of the repeated request", code_id_epoch(first), code_id_epoch(again))
 
 
 # -- the transaction log ------------------------------------------------------------------------------
