@@ -231,19 +231,30 @@ def test_a_leader_that_died_is_not_in_the_isr_of_the_next(cluster: Cluster) -> N
 
 
 @clause("MD-19")
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @defect(Reply(MetadataRequest, "topics.partitions.offline_replicas", ()))
-def test_a_replica_of_a_stopped_broker_is_offline(cluster: Cluster, topic: Topic) -> None:
+def test_the_replicas_of_a_stopped_broker_are_offline(cluster: Cluster, kill: bool) -> None:
+    """All partitions at every broker: a broker that stops leaves the ISR first, and lives on for a moment."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
     cluster.connect().version_of(MetadataRequest, 5)
-    follower = followers(cluster, topic)[0]
-    cluster.stop(follower)
+    topic = cluster.create_topic(partitions=6, replicas=3)
+    stopped = controller_last(cluster)[0]
 
-    def offline() -> tuple[int, ...]:
-        found = cluster.describe(topic.name)
-        return only(found.partitions).offline_replicas if found else ()
+    def offline() -> set[tuple[int, ...]]:
+        found = set[tuple[int, ...]]()
+        for node, address in cluster.target.addresses.items():
+            with suppress(NoReply):
+                if node != stopped:
+                    described = only(cluster.connect(address).metadata(topic.name).topics)
+                    found |= {part.offline_replicas for part in described.partitions}
+        return found
 
-    cluster.eventually("the replica to be offline", lambda: offline() == (follower,), FAILOVER_S)
-    cluster.start(follower)
-    cluster.eventually("the replica to be back", lambda: offline() == (), FAILOVER_S)
+    expect("no replica is offline", True, offline() == {()})
+    (cluster.kill if kill else cluster.stop)(stopped)
+    cluster.eventually("the replicas to be offline", lambda: offline() == {(stopped,)}, FAILOVER_S)
+    cluster.start(stopped)
+    cluster.eventually("the replicas to be back", lambda: offline() == {()}, FAILOVER_S)
 
 
 @clause("REP-11")
