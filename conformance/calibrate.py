@@ -8,22 +8,21 @@ A clause may be a MUST only if it held on a release of Apache Kafka of its era a
 """
 
 import json
-import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+import typer
 
 from highwater.conformance.report import Report, TargetReport, read_report
 from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
-from highwater.errors import UsageError
+from highwater.errors import ExitCode, UsageError
 
 CALIBRATION: Final = Path(__file__).with_name("calibration.toml")
 APACHE_KAFKA: Final = "apache-kafka"
-ADD: Final = "--add"
 HEAD: Final = """\
 # The releases of Apache Kafka on which each clause was observed to hold or to be broken.
 # Written by `python -m highwater.conformance.calibrate`. `runs` lists the finalised feature levels and broker counts.
@@ -141,12 +140,23 @@ def write_calibration(found: Calibration, path: Path = CALIBRATION) -> None:
     path.write_text("\n".join(lines))
 
 
-def main() -> None:
-    names = [name for name in sys.argv[1:] if name != ADD]
-    reports = [read_report(Path(name)) for name in names]
-    write_calibration(found := merge_reports(read_calibration(), reports, add=ADD in sys.argv[1:]))
-    print(f"{len(found.held)} clauses held, {len(found.broken)} broken, on {', '.join(found.runs)}")
+def main(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Files with the output of `highwater conform apache-kafka:3 --json`.")
+    ],
+    add: Annotated[
+        bool, typer.Option("--add", help="Keep what is known of other clauses of the same releases.")
+    ] = False,
+) -> None:
+    """Record which clauses held in these runs, with the releases of Apache Kafka."""
+    try:
+        found = merge_reports(read_calibration(), [read_report(path) for path in runs], add=add)
+    except UsageError as error:
+        typer.echo(f"highwater: {error}", err=True)
+        raise typer.Exit(ExitCode.USAGE) from error
+    write_calibration(found)
+    typer.echo(f"{len(found.held)} clauses held, {len(found.broken)} broken, on {', '.join(found.runs)}")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -124,19 +124,6 @@ def test_the_join_of_one_who_is_removed_waits_no_longer(driver: GroupDriver) -> 
     expect("error codes", (0, 0), (leader.receive_join().error_code, new.receive_join().error_code))
 
 
-@clause("GRP-33", "waiting sync")
-@defect(SYNC_ERROR)
-def test_the_sync_of_one_who_is_removed_waits_no_longer(driver: GroupDriver) -> None:
-    first, second = driver.joined_pair()
-    leader, follower = (first, second) if first.is_leader else (second, first)
-    number = follower.send_sync()
-    expect("error code of leaving", 0, removed(driver, follower))
-    found = follower.receive_sync(number).error_code
-    expect("error code of the pending SyncGroup", ErrorCode.UNKNOWN_MEMBER_ID, found)
-    leader.rejoin()
-    expect("only member in the reply to the leader", leader.member_id, only(leader.reply.members).member_id)
-
-
 @clause("GRP-33", "completing")
 @defect(SYNC_ERROR)
 def test_one_who_leaves_before_the_assignment_begins_another_rebalance(driver: GroupDriver) -> None:
