@@ -15,9 +15,11 @@ one that fails. No deadline in either: how long an example takes says how busy t
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave all but every n-th case of a test marked `sample(n)` to `make soak`."""
+    """Keep tests that share a fixture together; leave all but every n-th case marked `sample(n)` to `make soak`."""
     seen: dict[str, int] = {}
     for item in items:
+        if _shares_a_fixture(item) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
         sample = item.get_closest_marker("sample")
         if sample is None:
             continue
@@ -25,3 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         number = seen[test] = seen.get(test, -1) + 1
         if number % sample.args[0]:
             item.add_marker("soak")
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    """Return whether a fixture lasts for the whole module: each worker with a test of it would make its own."""
+    known = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009
+    return any(fixture.scope == "module" for fixtures in known for fixture in fixtures)

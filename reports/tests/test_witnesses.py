@@ -27,6 +27,7 @@ SEEDS: Final = range(5_000_000, 5_001_000)
 A_FEW: Final = 3
 OF_A_PARTITION: Final = {*range(1, 21), 22, 23, 29, 30, *range(33, 37), *range(38, 42)}
 
+pytestmark = pytest.mark.xdist_group("witnesses")  # they share what is judged
 Named = tuple[int, int, int]
 """First row, second row and offset of a finding."""
 
