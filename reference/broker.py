@@ -372,9 +372,12 @@ class Broker:
         self._apply_configs()
 
     async def _update_configs(self, event: WatchEvent) -> None:
-        await self._broker_configs.on_event(self.store, event)
+        is_of_brokers = await self._broker_configs.on_event(self.store, event)
         await self.configs.on_event(self.store, event)
-        self._apply_configs()
+        if is_of_brokers:
+            self._apply_configs()
+        else:
+            self.maintenance.refresh_configs()
         if self.configs.is_true(event.path.removeprefix(CONFIGS + "/"), "unclean.leader.election.enable"):
             self.controller.recover_leaders()
 

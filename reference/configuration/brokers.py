@@ -88,9 +88,11 @@ class BrokerConfigs:
         for path in self._paths:
             await self._refresh(store, path)
 
-    async def on_event(self, store: StoreClient, event: WatchEvent) -> None:
+    async def on_event(self, store: StoreClient, event: WatchEvent) -> bool:
+        """Read the settings again that have changed; return whether they are those of brokers."""
         if event.path in self._paths:
             await self._refresh(store, event.path)
+        return event.path in self._paths
 
     async def _refresh(self, store: StoreClient, path: str) -> None:
         reply = await store.get(path)
