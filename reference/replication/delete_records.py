@@ -30,11 +30,11 @@ class DeleteRecordsHandler:
     async def delete_records(self, request: Request) -> DeleteRecordsResponse:
         body: DeleteRecordsRequest = request.body
         deadline_ms = self._context.now.monotonic_ms + body.timeout_ms
+        last = {(topic.name, part.partition_index): part for topic in body.topics for part in topic.partitions}
         # Advance every log start before waiting for any partition, so that the followers replicate them in parallel.
         advanced = [
-            (topic.name, part, *self._advance_log_start(topic.name, part))
-            for topic in body.topics
-            for part in topic.partitions
+            (name, part, *self._advance_log_start(name, part))
+            for (name, _), part in last.items()  # of a partition that the request has twice the last offset counts
         ]
         results: dict[str, list[DeleteRecordsPartitionResult]] = {}
         for name, part, error, offset in advanced:

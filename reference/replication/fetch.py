@@ -33,12 +33,15 @@ from highwater.reference.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 
 Aborted = tuple[AbortedTransaction, ...]
 
 CONSUMER = -1
+NO_EPOCH = -1
+TOPIC_IDS_SINCE = 13
 RACKS_SINCE = 11
 DEBUGGING_CONSUMER = -2  # compares replicas, so followers answer it too
 READ_COMMITTED = 1
@@ -104,7 +107,9 @@ class FetchHandler:
         self._sessions = FetchSessions(context)
 
     async def fetch(self, request: Request) -> FetchResponse:
-        fetch_context = self._sessions.open(request.body)
+        if request.body.isolation_level not in ISOLATION_LEVELS:
+            return _whole_error(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        fetch_context = self._sessions.open(_as_meant(request.body))
         if fetch_context.error is not ErrorCode.NONE:
             return FetchResponse(error_code=fetch_context.error)
         body = fetch_context.body
@@ -175,7 +180,7 @@ class FetchHandler:
         if session is not None:
             session.moved = False
         for topic, requested in fetch_context.requests():
-            if body.isolation_level not in ISOLATION_LEVELS:  # IsolationLevel.forId throws IllegalArgumentException
+            if requested.partition_max_bytes < 0:  # LogSegment.read throws IllegalArgumentException
                 read_pass.add(topic, _error_data(requested, ErrorCode.UNKNOWN_SERVER_ERROR), urgent=True)
                 continue
             partition = self._replicas.partitions.get((topic, requested.partition))
@@ -306,6 +311,48 @@ class FetchHandler:
             high_watermark=partition.high_watermark,
             log_end_offset=partition.log.log_end_offset,
         )
+
+
+def _as_meant(body: FetchRequest) -> FetchRequest:
+    """Return the request with the values that Apache Kafka takes instead of some others.
+
+    A partition counts once, with its last entry (FetchRequest.fetchData); there is no negative epoch but -1
+    (FetchRequest.optionalEpoch); a reader does not wait for more than `max_bytes` (KafkaApis.handleFetchRequest).
+    """
+    last = {(topic.topic, part.partition): part for topic in body.topics for part in topic.partitions}
+    if all(map(_is_plain, last.values())) and len(last) == sum(len(topic.partitions) for topic in body.topics):
+        topics = body.topics
+    else:
+        topics = tuple(FetchTopic(topic=name, partitions=(_plain(part),)) for (name, _), part in last.items())
+    return replace(body, topics=topics, min_bytes=min(body.min_bytes, body.max_bytes))
+
+
+def _is_plain(part: FetchPartition) -> bool:
+    return part.current_leader_epoch >= NO_EPOCH and part.last_fetched_epoch >= NO_EPOCH
+
+
+def _plain(part: FetchPartition) -> FetchPartition:
+    return replace(
+        part,
+        current_leader_epoch=max(part.current_leader_epoch, NO_EPOCH),
+        last_fetched_epoch=max(part.last_fetched_epoch, NO_EPOCH),
+    )
+
+
+def _whole_error(request: Request, error: ErrorCode) -> FetchResponse:
+    """Return an error for the request, and in the versions that name topics for each partition, as Apache Kafka does."""
+    body: FetchRequest = request.body
+    topics = body.topics if request.api_version < TOPIC_IDS_SINCE else ()
+    return FetchResponse(
+        error_code=error,
+        session_id=body.session_id,
+        responses=tuple(
+            FetchableTopicResponse(
+                topic=topic.topic, partitions=tuple(_error_data(requested, error) for requested in topic.partitions)
+            )
+            for topic in topics
+        ),
+    )
 
 
 def _can_complete(fetch_context: FetchContext, read_pass: ReadPass) -> bool:

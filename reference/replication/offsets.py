@@ -33,16 +33,21 @@ class OffsetsHandler:
 
     async def list_offsets(self, request: Request) -> ListOffsetsResponse:
         body: ListOffsetsRequest = request.body
+        answers: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+        for topic in body.topics:
+            for requested in topic.partitions:
+                answered = answers.setdefault(topic.name, {})
+                number = requested.partition_index
+                # ReplicaManager.fetchOffset rejects a partition that the request has twice, and answers once for it.
+                answered[number] = (
+                    ListOffsetsPartitionResponse(partition_index=number, error_code=ErrorCode.INVALID_REQUEST)
+                    if number in answered
+                    else self._list_one(topic.name, requested, body, request.api_version)
+                )
         return ListOffsetsResponse(
             topics=tuple(
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=tuple(
-                        self._list_one(topic.name, requested, body, request.api_version)
-                        for requested in topic.partitions
-                    ),
-                )
-                for topic in body.topics
+                ListOffsetsTopicResponse(name=name, partitions=tuple(answered.values()))
+                for name, answered in answers.items()
             )
         )
 

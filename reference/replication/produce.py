@@ -45,12 +45,17 @@ class ProduceHandler:
     async def produce(self, request: Request) -> ProduceResponse:
         """Append to every partition independently; the response waits for the slowest one."""
         body: ProduceRequest = request.body
+        # Of a partition that the request has twice the last batch counts, and there is one answer.
+        batches: dict[str, dict[int, PartitionProduceData]] = {}
+        for topic in body.topic_data:
+            for data in topic.partition_data:
+                batches.setdefault(topic.name, {})[data.index] = data
         answers = [
             (
-                topic.name,
-                [self._start_partition(topic.name, data, request) for data in topic.partition_data],
+                name,
+                [self._start_partition(name, data, request) for data in partitions.values()],
             )
-            for topic in body.topic_data
+            for name, partitions in batches.items()
         ]
         responses = []
         for name, partitions in answers:

@@ -4,6 +4,9 @@ A row puts one value into one field of one item of a request: a topic of CreateT
 check sends the item alone, and then between two ordinary items. The answer to the item is the same both times, and the
 ordinary items before and after it are served. The item is sent alone in the newest version that both sides support and
 that the row applies to, and beside others in the oldest.
+
+A call is a row about a field of the whole request, or about an item given twice: it is sent in both of these versions.
+All rows and calls of one API can share a case, and with it the topics or groups that they need.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +18,7 @@ import pytest
 from highwater.conformance.broker import Broker, expect
 from highwater.conformance.cases.support.group_models.comparison import spread
 from highwater.conformance.clause import era
+from highwater.conformance.failures import Disconnected, NoReply, TargetFailure, Unsupported
 from highwater.reference.wire.registry import api_of
 
 PLACES: Final = ("the item before it", "it beside others", "the item after it")
@@ -56,6 +60,22 @@ class Api:
     served: Any = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One value of a field of a whole request.
+
+    `request` builds the request, `answer` is what `read` returns for the reply, or a frozenset of what releases return.
+    `versions` and `since` are as in `Row`.
+    """
+
+    name: str
+    request: Callable[[Any], Any]
+    answer: Any
+    read: Callable[[Any], Any]
+    versions: tuple[int, int | None] = (0, None)
+    since: str = ""
+
+
 def parameters(rows: Sequence[Row]) -> list[Any]:
     """Return the rows as parameters of a case, each with its first Kafka version."""
     return [pytest.param(row, id=row.name, marks=[era(row.since)] if row.since else []) for row in rows]
@@ -77,3 +97,48 @@ def check(api: Api, row: Row, world: Any, broker: Broker) -> None:
     others = api.served if row.others is None else row.others
     for place, each, answer in zip(PLACES, items, (others, row.answer, others), strict=True):
         expect(f"{what}: answer to {place}", answer, together.get(api.key(each)))
+
+
+def shared(*rows: Row | Call) -> list[Any]:
+    """Return the rows as parameters of a case that tries all of them, one for each first Kafka version."""
+    return [
+        pytest.param(
+            [row for row in rows if row.since == since],
+            id=f"since {since}" if since else "",
+            marks=[era(since)] if since else [],
+        )
+        for since in dict.fromkeys(row.since for row in rows)
+    ]
+
+
+def check_all(api: Api, rows: Sequence[Row | Call], world: Any, broker: Broker) -> None:
+    """Try all rows, also after one has failed; raises a failure that names all failed rows.
+
+    A row whose versions the broker lacks is left out, unless it lacks those of all rows.
+    """
+    failures, lacking = list[TargetFailure](), list[Unsupported]()
+    for row in rows:
+        try:
+            _check_any(api, row, world, broker)
+        except (Disconnected, NoReply):
+            raise
+        except TargetFailure as failure:
+            failures.append(failure)
+        except Unsupported as error:
+            lacking.append(error)
+    if len(lacking) == len(rows):
+        raise lacking[0]
+    if len(failures) > 1:
+        raise TargetFailure(f"{len(failures)} of {len(rows)} rows: {'; '.join(map(str, failures))}")
+    if failures:
+        raise failures[0]
+
+
+def _check_any(api: Api, row: Row | Call, world: Any, broker: Broker) -> None:
+    if isinstance(row, Row):
+        return check(api, row, world, broker)
+    versions = spread(broker, api.request, *row.versions)
+    for version in sorted({versions[0], versions[-1]}):
+        reply = broker.call(row.request(world), version)
+        expect(f"{api_of(api.request).name} v{version}, {row.name}: answer", row.answer, row.read(reply))
+    return None
