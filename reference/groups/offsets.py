@@ -205,7 +205,7 @@ class OffsetsCoordinator:
         return DescribeGroupsResponse(groups=tuple(groups))
 
     def _describe_one(self, group_id: str, version: int) -> DescribedGroup:
-        error = self._store.check(group_id)
+        error = self._store.check(group_id, may_be_empty=True)
         group = self._store.groups.get(group_id)
         if error is not ErrorCode.NONE:
             return DescribedGroup(error_code=error, group_id=group_id)
@@ -235,7 +235,7 @@ class OffsetsCoordinator:
     async def list(self, request: Request) -> ListGroupsResponse:
         """Return the groups of this coordinator that match the state and type filters (KIP-518, KIP-848)."""
         body: ListGroupsRequest = request.body
-        states = {state.lower() for state in body.states_filter}
+        states = {state.strip().lower() for state in body.states_filter}
         types = {kind.lower() for kind in body.types_filter}
         return ListGroupsResponse(
             groups=tuple(
@@ -252,7 +252,7 @@ class OffsetsCoordinator:
         body: DeleteGroupsRequest = request.body
         results = [
             DeletableGroupResult(group_id=group_id, error_code=await self._delete_one(group_id))
-            for group_id in body.groups_names
+            for group_id in dict.fromkeys(body.groups_names)
         ]
         return DeleteGroupsResponse(results=tuple(results))
 
@@ -289,7 +289,7 @@ class OffsetsCoordinator:
         )
 
     async def _delete_one(self, group_id: str) -> ErrorCode:
-        error = self._store.check(group_id)
+        error = self._store.check(group_id, may_be_empty=True)
         group = self._store.groups.get(group_id)
         if error is not ErrorCode.NONE:
             return error

@@ -72,9 +72,9 @@ class GroupStore:
         count = len(topic.partitions) if topic else self._context.config.offsets_topic_num_partitions
         return java_hash(group_id) % count
 
-    def check(self, group_id: str) -> ErrorCode:
+    def check(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
         """Return NONE if the group id is valid and this broker is its coordinator."""
-        if not group_id:
+        if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
         return ErrorCode.NONE if self.partition_for(group_id) in self._owned else ErrorCode.NOT_COORDINATOR
 

@@ -3,6 +3,8 @@
 Records below the new log start are no longer readable at once; segments that lie completely below it are deleted.
 """
 
+from dataclasses import replace
+
 from highwater.reference.configuration.topics import TopicConfigs
 from highwater.reference.context import Context
 from highwater.reference.effects import Request
@@ -15,6 +17,7 @@ from highwater.reference.wire.messages.offsets import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 
@@ -28,13 +31,13 @@ class DeleteRecordsHandler:
         self._context, self._replicas, self._configs, self._purgatory = context, replicas, configs, purgatory
 
     async def delete_records(self, request: Request) -> DeleteRecordsResponse:
-        body: DeleteRecordsRequest = request.body
+        body = _last_entries(request.body)
         deadline_ms = self._context.now.monotonic_ms + body.timeout_ms
-        last = {(topic.name, part.partition_index): part for topic in body.topics for part in topic.partitions}
         # Advance every log start before waiting for any partition, so that the followers replicate them in parallel.
         advanced = [
-            (name, part, *self._advance_log_start(name, part))
-            for (name, _), part in last.items()  # of a partition that the request has twice the last offset counts
+            (topic.name, part, *self._advance_log_start(topic.name, part))
+            for topic in body.topics
+            for part in topic.partitions
         ]
         results: dict[str, list[DeleteRecordsPartitionResult]] = {}
         for name, part, error, offset in advanced:
@@ -76,6 +79,13 @@ class DeleteRecordsHandler:
                     error, low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, UNKNOWN
                     break
         return DeleteRecordsPartitionResult(partition_index=key[1], low_watermark=low_watermark, error_code=error)
+
+
+def _last_entries(body: DeleteRecordsRequest) -> DeleteRecordsRequest:
+    """Return the request with the last entry of each partition, the only one that counts (KafkaApis)."""
+    last = {(topic.name, part.partition_index): part for topic in body.topics for part in topic.partitions}
+    topics = tuple(DeleteRecordsTopic(name=name, partitions=(part,)) for (name, _), part in last.items())
+    return replace(body, topics=topics)
 
 
 def _low_watermark(partition: Partition) -> int:

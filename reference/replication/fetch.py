@@ -340,7 +340,7 @@ def _plain(part: FetchPartition) -> FetchPartition:
 
 
 def _whole_error(request: Request, error: ErrorCode) -> FetchResponse:
-    """Return an error for the request, and in the versions that name topics for each partition, as Apache Kafka does."""
+    """Return an error, and where topics have names also one for each partition (FetchRequest.getErrorResponse)."""
     body: FetchRequest = request.body
     topics = body.topics if request.api_version < TOPIC_IDS_SINCE else ()
     return FetchResponse(

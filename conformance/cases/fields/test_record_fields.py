@@ -1,6 +1,6 @@
 """Fields of ListOffsets, OffsetForLeaderEpoch, DeleteRecords, Fetch and Produce.
 
-The first partition of a topic is for the row, the other two are for ordinary items; each has one batch of three records.
+The first partition of a topic is for the row, the others are for ordinary items; each has one batch of three records.
 """
 
 import itertools
@@ -11,6 +11,18 @@ from typing import Any, Final
 import pytest
 
 from highwater.conformance.broker import CONSUMER, LATEST, Broker, Topic, batch, expect, records_of
+from highwater.conformance.cases.fields.partitions import (
+    INT16_MIN,
+    INT32_MAX,
+    INT32_MIN,
+    INT64_MAX,
+    INT64_MIN,
+    PARTITIONS,
+    Item,
+    by_topic,
+    item,
+    somewhere,
+)
 from highwater.conformance.cases.fields.table import Answers, Api, Call, Row, check_all, shared
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
@@ -30,15 +42,11 @@ from highwater.reference.wire.messages.offsets import (
 )
 from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-INT16_MIN, INT32_MIN, INT32_MAX, INT64_MIN, INT64_MAX = -(2**15), -(2**31), 2**31 - 1, -(2**63), 2**63 - 1
 UNKNOWN, OUT_OF_RANGE, FENCED, SERVER, INVALID = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_REQUEST,
 )  # fmt: skip
 RECORDS: Final = 3
-PARTITIONS: Final = 3
-Item = tuple[str, Any]
-"""The name of a topic, and the struct of one of its partitions."""
 
 
 @dataclass
@@ -65,33 +73,6 @@ class World:
 @pytest.fixture
 def world(cluster: Cluster) -> World:
     return World(cluster)
-
-
-def item(part: Any, *, name: str | None = None, change: Callable[[str], str] = str) -> Callable[[World], Item]:
-    """Return a builder of an item in the topic, or in one that does not exist."""
-    return lambda world: (change(world.topic.name) if name is None else name, part)
-
-
-def by_topic(items: Sequence[Item], kind: type[Any], named: str, listed: str = "partitions") -> tuple[Any, ...]:
-    """Return the structs of topics for these items: items of a topic that follow one another share a struct."""
-    return tuple(
-        kind(**{named: name, listed: tuple(part for _, part in group)})
-        for name, group in itertools.groupby(items, key=lambda each: each[0])
-    )
-
-
-def somewhere(part: Callable[..., Any], error: Any) -> list[Row]:
-    """Return the rows about topics and partitions that do not exist; `part` takes the number of the partition."""
-    return [
-        Row("partition negative", item(part(-1)), error),
-        Row("partition smallest", item(part(INT32_MIN)), error),
-        Row("partition one too large", item(part(PARTITIONS)), error),
-        Row("partition largest", item(part(INT32_MAX)), error),
-        Row("topic empty", item(part(0), name=""), error),
-        Row("topic invalid", item(part(0), name="a b"), error),
-        Row("topic in upper case", item(part(0), change=str.upper), error),
-        Row("topic with a blank", item(part(0), change=lambda name: name + " "), error),
-    ]
 
 
 # -- ListOffsets -------------------------------------------------------------------------------------------
@@ -136,8 +117,14 @@ LIST_OFFSETS: Final = Api(
 )  # fmt: skip
 END: Final = (0, -1, RECORDS)
 TIMES: Final = [
-    *somewhere(time, (UNKNOWN, -1, -1)),
-    Row("timestamp smallest", item(time(0, INT64_MIN)), (ErrorCode.UNSUPPORTED_VERSION, -1, -1), since="3.9"),
+    *(replace(row, versions=(1, None)) for row in somewhere(time, (UNKNOWN, -1, -1))),
+    Row(
+        "timestamp smallest",
+        item(time(0, INT64_MIN)),
+        (ErrorCode.UNSUPPORTED_VERSION, -1, -1),
+        versions=(1, None),
+        since="3.9",
+    ),
     Row("timestamp largest", item(time(0, INT64_MAX)), (0, -1, -1), versions=(1, None)),
     Row("current_leader_epoch -2", item(time(0, epoch=-2)), (FENCED, -1, -1), versions=(4, None)),
     Row("current_leader_epoch smallest", item(time(0, epoch=INT32_MIN)), (FENCED, -1, -1), versions=(4, None)),
@@ -167,6 +154,7 @@ TIMES: Final = [
         [(0, INVALID, -1, -1), (1, *END)],
         read_times,
         (1, None),
+        since="4.0",
     ),
     Call(
         "partition in two structs of its topic",
@@ -174,6 +162,7 @@ TIMES: Final = [
         [(0, INVALID, -1, -1), (1, *END)],
         read_times,
         (1, None),
+        since="4.0",
     ),
     Call(
         "topic twice",
@@ -382,6 +371,7 @@ def since_version(first: int) -> tuple[int, int]:
     return first, NAMED
 
 
+NOT_SERVED: Final = (SERVER, (0, SERVER, 0))
 ALL: Final = [start(0), start(1), start(2)]
 READS: Final = [
     *(replace(row, versions=since_version(READ)) for row in somewhere(start, (UNKNOWN, -1, 0))),
@@ -428,8 +418,20 @@ READS: Final = [
         read_fetched,
         since_version(READ),
     ),
-    Call("isolation_level 2", fetch(start(0), isolation_level=2), (SERVER, (0, SERVER, 0)), read_fetched, since_version(7)),
-    Call("isolation_level negative", fetch(start(0), isolation_level=-1), (SERVER, (0, SERVER, 0)), read_fetched, since_version(7)),
+    Call(
+        "isolation_level 2",
+        fetch(start(0), isolation_level=2),
+        (SERVER, (0, SERVER, 0)),
+        read_fetched,
+        since_version(7),
+    ),
+    Call(
+        "isolation_level negative",
+        fetch(start(0), isolation_level=-1),
+        (SERVER, (0, SERVER, 0)),
+        read_fetched,
+        since_version(7),
+    ),
     Call("replica_id -2", fetch(start(0), replica_id=-2), in_order(3), read_fetched, since_version(READ)),
     Call("rack_id of no broker", fetch(start(0), rack_id="no such"), in_order(3), read_fetched, since_version(11)),
     Call("cluster_id of another", fetch(start(0), cluster_id="no such"), in_order(3), read_fetched, since_version(12)),
