@@ -27,7 +27,7 @@ TITLES: Final = {
     "SHR": "Share groups",
     "STR": "Streams groups",
     "ADM": "Administration",
-    "FLD": "Fields of topics and settings",
+    "FLD": "Fields of requests",
     "QTA": "Quotas",
     "TEL": "Metrics of clients",
     "SEC": "Security",

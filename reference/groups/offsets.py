@@ -235,7 +235,8 @@ class OffsetsCoordinator:
     async def list(self, request: Request) -> ListGroupsResponse:
         """Return the groups of this coordinator that match the state and type filters (KIP-518, KIP-848)."""
         body: ListGroupsRequest = request.body
-        states = {state.strip().lower() for state in body.states_filter}
+        states = {state.lower() for state in body.states_filter}
+        states = {state.strip() for state in states}  # as Apache Kafka does since 4.0
         types = {kind.lower() for kind in body.types_filter}
         return ListGroupsResponse(
             groups=tuple(
