@@ -129,7 +129,7 @@ OFFSET_COMMIT: Final = Api(
     OffsetCommitRequest, lambda world: item(offset(next(world.others)))(world), send_commits, partition_key
 )
 NO_MEMBERSHIP: Final = [(0, 0)]
-COMMITS: Final = [
+COMMITS: Final[list[Row | Call]] = [
     *(replace(row, versions=(2, NAMED)) for row in somewhere(offset, UNKNOWN)),
     Row("committed_leader_epoch -2", item(offset(0, committed_leader_epoch=-2)), 0, versions=(6, NAMED)),
     Row(
@@ -180,7 +180,7 @@ def test_of_two_commits_of_a_partition_the_last_one_counts(world: World) -> None
 
 def fetch_request(group: str, topics: Sequence[tuple[str, Sequence[int]]] | None, version: int) -> OffsetFetchRequest:
     """Return a request for a group in the layout of the version; topics are pairs of a name and partitions."""
-    kind = OffsetFetchRequestTopics if version >= MANY_GROUPS else OffsetFetchRequestTopic
+    kind: type[Any] = OffsetFetchRequestTopics if version >= MANY_GROUPS else OffsetFetchRequestTopic
     wanted: Any = None if topics is None else tuple(kind(name=name, partition_indexes=tuple(p)) for name, p in topics)
     if version < MANY_GROUPS:
         return OffsetFetchRequest(group_id=group, topics=wanted)
@@ -228,7 +228,7 @@ OFFSET_FETCH: Final = Api(
     lambda each: each, (0, OFFSET, -1),
 )  # fmt: skip
 GROUPED: Final = (MANY_GROUPS, NAMED)
-FETCHED: Final = [
+FETCHED: Final[list[Row | Call]] = [
     *(replace(row, versions=(1, NAMED)) for row in somewhere(int, (0, -1, -1))),
     Call("groups empty", fetched_groups(), [], lambda reply: list(reply.groups), GROUPED, since="4.0"),
     Call(
@@ -291,7 +291,7 @@ def send_deletions(world: World, items: Sequence[Any], version: int) -> Answers:
 OFFSET_DELETE: Final = Api(
     OffsetDeleteRequest, lambda world: item(deletion(next(world.others)))(world), send_deletions, partition_key
 )
-DELETIONS: Final = [
+DELETIONS: Final[list[Row | Call]] = [
     *somewhere(deletion, UNKNOWN),
     Call("topics empty", deletions(topics=()), [0], read_deletions),
     Call("partitions empty", deletions(), [0], read_deletions),

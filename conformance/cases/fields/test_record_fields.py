@@ -57,17 +57,20 @@ class World:
     topic: Topic = field(init=False)
     leader: Broker = field(init=False)
     others: Iterator[int] = field(init=False)
+    written: set[int] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         node = min(self.cluster.target.addresses)
         self.topic = self.cluster.create_topic(partitions=PARTITIONS, assignment=[node])
         self.leader, self.others = self.cluster.leader(self.topic), itertools.cycle([1, 2])
-        for partition in range(PARTITIONS):
-            self.cluster.eventually("records in every partition", lambda number=partition: self._is_written(number))
+        self.cluster.eventually("records in every partition", self._are_written)
 
-    def _is_written(self, partition: int) -> bool:
-        """A broker may learn one after another of which partitions of a new topic it leads."""
-        return not self.leader.produce(self.topic, batch(*[b"v"] * RECORDS), partition=partition).error_code
+    def _are_written(self) -> bool:
+        """Write to the partitions without records: a broker may learn one after another which ones it leads."""
+        for partition in sorted(set(range(PARTITIONS)) - self.written):
+            if not self.leader.produce(self.topic, batch(*[b"v"] * RECORDS), partition=partition).error_code:
+                self.written.add(partition)
+        return len(self.written) == PARTITIONS
 
 
 @pytest.fixture
@@ -116,7 +119,7 @@ LIST_OFFSETS: Final = Api(
     lambda each: (each[0], each[1].partition_index), (0, -1, RECORDS),
 )  # fmt: skip
 END: Final = (0, -1, RECORDS)
-TIMES: Final = [
+TIMES: Final[list[Row | Call]] = [
     *(replace(row, versions=(1, None)) for row in somewhere(time, (UNKNOWN, -1, -1))),
     Row(
         "timestamp smallest",
@@ -220,7 +223,7 @@ OFFSET_FOR_LEADER_EPOCH: Final = Api(
     OffsetForLeaderEpochRequest, lambda world: item(epoch(next(world.others)))(world), send_epochs,
     lambda each: (each[0], each[1].partition), EPOCH_END,
 )  # fmt: skip
-BY_EPOCH: Final = [
+BY_EPOCH: Final[list[Row | Call]] = [
     *(replace(row, versions=(2, None)) for row in somewhere(epoch, (UNKNOWN, -1, -1))),
     Row("leader_epoch -1", item(epoch(0, -1)), (0, -1, -1), versions=(2, None)),
     Row("leader_epoch -2", item(epoch(0, -2)), (0, -2, 0), versions=(2, None)),
@@ -286,7 +289,7 @@ DELETE_RECORDS: Final = Api(
     DeleteRecordsRequest, lambda world: item(until(next(world.others)))(world), send_deletions,
     lambda each: (each[0], each[1].partition_index), (0, 1),
 )  # fmt: skip
-DELETED: Final = [
+DELETED: Final[list[Row | Call]] = [
     *somewhere(until, (UNKNOWN, -1)),
     Row("offset 0", item(until(0, 0)), (0, 0)),
     Row("offset -2", item(until(0, -2)), (OUT_OF_RANGE, -1)),
@@ -373,7 +376,7 @@ def since_version(first: int) -> tuple[int, int]:
 
 NOT_SERVED: Final = (SERVER, (0, SERVER, 0))
 ALL: Final = [start(0), start(1), start(2)]
-READS: Final = [
+READS: Final[list[Row | Call]] = [
     *(replace(row, versions=since_version(READ)) for row in somewhere(start, (UNKNOWN, -1, 0))),
     Row("fetch_offset -1", item(start(0, -1)), (OUT_OF_RANGE, -1, 0), versions=since_version(READ)),
     Row("fetch_offset largest", item(start(0, INT64_MAX)), (OUT_OF_RANGE, -1, 0), versions=since_version(READ)),
@@ -555,7 +558,7 @@ PRODUCE: Final = Api(
     lambda each: (each[0], each[1].index), (0, True),
 )  # fmt: skip
 FLIPPED: Final = batch(b"v")[:-1] + b"\x7f"
-WRITES: Final = [
+WRITES: Final[list[Row | Call]] = [
     *(replace(row, versions=since_version(BATCHES)) for row in somewhere(data, (UNKNOWN, False))),
     Row("records empty", item(data(0, b"")), (INVALID_RECORD, False), versions=since_version(BATCHES)),
     Row("records of two batches", item(data(0, batch(b"v") * 2)), (INVALID_RECORD, False), versions=since_version(3)),
