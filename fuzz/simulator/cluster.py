@@ -25,6 +25,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 COMPACTED = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 PROBES_CALM = "calm"  # values of `Load.probes`: no faults
+PROBES_FIELDS = "fields"  # no faults; every field, list and limit of the requests
 PROBES_FAULTS = "faults"  # faults that lose no data
 PROBES_RESTARTS = "restarts"  # a rolling restart between what probes write and what they check
 PROBES_ALONE = "alone"  # one probe after the other, each with faults of its own

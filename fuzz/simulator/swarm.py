@@ -16,6 +16,7 @@ from highwater.fuzz.simulator.cluster import (
     PROBES_ALONE,
     PROBES_CALM,
     PROBES_FAULTS,
+    PROBES_FIELDS,
     PROBES_RESTARTS,
     Focus,
     Load,
@@ -38,9 +39,12 @@ KINDS: Final = (
 ALL_KINDS: Final = (*KINDS, *SILENT_KINDS)
 KINDS_WITHOUT_LOSS: Final = tuple(kind for kind in KINDS if kind not in {"rot", "fail_flush", "full_disk"})
 PROBE_RUNS: Final = (
-    PROBES_CALM, PROBES_CALM, PROBES_FAULTS, PROBES_RESTARTS, PROBES_RESTARTS, PROBES_ALONE, PROBES_ALONE, PROBES_ALONE,
+    PROBES_CALM, PROBES_FIELDS, PROBES_FAULTS, PROBES_RESTARTS, PROBES_RESTARTS, PROBES_ALONE, PROBES_ALONE,
+    PROBES_ALONE,
 )  # fmt: skip
-PROBE_MS: Final = {PROBES_CALM: LOAD_MS, PROBES_FAULTS: LOAD_MS, PROBES_RESTARTS: 17_000, PROBES_ALONE: 28_000}
+PROBE_MS: Final = {
+    PROBES_CALM: LOAD_MS, PROBES_FIELDS: 12_000, PROBES_FAULTS: LOAD_MS, PROBES_RESTARTS: 17_000, PROBES_ALONE: 28_000,
+}  # fmt: skip
 """How long a run with probes has its load."""
 QUICK_FOR_PROBES: Final[dict[str, Any]] = {
     "replica_selector": "rack_aware",

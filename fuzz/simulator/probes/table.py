@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.fuzz.simulator.cluster import PROBES_ALONE, PROBES_CALM, PROBES_FAULTS, PROBES_RESTARTS, SimulatedCluster
+from highwater.fuzz.simulator.cluster import (
+    PROBES_ALONE,
+    PROBES_CALM,
+    PROBES_FAULTS,
+    PROBES_FIELDS,
+    PROBES_RESTARTS,
+    SimulatedCluster,
+)
 from highwater.fuzz.simulator.faults import Injector
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.probes import (  # noqa: F401 - each module adds its probes to PROBES
@@ -20,11 +27,25 @@ from highwater.fuzz.simulator.probes import (  # noqa: F401 - each module adds i
 )
 from highwater.fuzz.simulator.probes.client.node import PROBES, Needs, Probe, Prober, Restart, Surroundings
 from highwater.fuzz.simulator.probes.client.session import Session
+from highwater.fuzz.simulator.probes.fields import (  # noqa: F401
+    batches,
+    coordinators,
+    fetches,
+    limits,
+    listings,
+    members,
+    parts,
+    producers,
+    settings,
+)
+from highwater.fuzz.simulator.probes.fields import offsets as offsets_of_fields  # noqa: F401
 
-NEEDS: Final = {PROBES_RESTARTS: Needs.RESTART, PROBES_ALONE: Needs.ALONE}
+NEEDS: Final = {PROBES_FIELDS: Needs.FIELDS, PROBES_RESTARTS: Needs.RESTART, PROBES_ALONE: Needs.ALONE}
 """What the probes of a kind of run need; those of the other kinds need nothing."""
-PROBERS: Final = {PROBES_CALM: 6, PROBES_FAULTS: 4, PROBES_RESTARTS: 12, PROBES_ALONE: 1}
-LAST_START_MS: Final = {PROBES_CALM: 7_000, PROBES_FAULTS: 11_000, PROBES_RESTARTS: 1_000, PROBES_ALONE: 20_000}
+PROBERS: Final = {PROBES_CALM: 6, PROBES_FIELDS: 6, PROBES_FAULTS: 4, PROBES_RESTARTS: 16, PROBES_ALONE: 1}
+LAST_START_MS: Final = {
+    PROBES_CALM: 7_000, PROBES_FIELDS: 12_000, PROBES_FAULTS: 11_000, PROBES_RESTARTS: 1_000, PROBES_ALONE: 20_000,
+}  # fmt: skip
 """After so much virtual time no probe begins, so that each one ends before the run does."""
 
 

@@ -83,10 +83,11 @@ class Member:
 
     def __init__(
         self, group: Group, topics: Sequence[str] = (), *, instance: str | None = None, session_ms: int = 6_000,
-        rebalance_ms: int = REBALANCE_MS, protocols: Sequence[str] = ("range",),
+        rebalance_ms: int = REBALANCE_MS, protocols: Sequence[str] = ("range",), protocol_type: str = "consumer",
     ) -> None:  # fmt: skip
         self.group, self.session = group, group.session
         self.instance, self.session_ms, self.rebalance_ms = instance, session_ms, rebalance_ms
+        self.protocol_type = protocol_type
         self.protocols, self.metadata = tuple(protocols), subscription(*topics)
         self.id, self.generation, self.leader = "", -1, ""
         self.listed: list[str] = []
@@ -96,7 +97,7 @@ class Member:
         """Send JoinGroup."""
         body = request(
             "JoinGroup", group_id=self.group.name, session_timeout_ms=self.session_ms, member_id=self.id,
-            rebalance_timeout_ms=self.rebalance_ms, group_instance_id=self.instance, protocol_type="consumer",
+            rebalance_timeout_ms=self.rebalance_ms, group_instance_id=self.instance, protocol_type=self.protocol_type,
             protocols=[{"name": name, "metadata": self.metadata} for name in self.protocols],
         )  # fmt: skip
         return self.session.send(self.group.coordinator, body, version, PATIENCE_MS)

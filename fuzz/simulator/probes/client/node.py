@@ -42,9 +42,10 @@ Program = Callable[["Session"], Awaitable[None]]
 
 
 class Needs(Enum):
-    """What a probe needs of its run: nothing, a rolling restart, or to be alone, with faults that it requests."""
+    """What a probe needs of its run: nothing, only probes of fields beside it, a rolling restart, or to be alone."""
 
     NOTHING = auto()
+    FIELDS = auto()
     RESTART = auto()
     ALONE = auto()
 
@@ -133,6 +134,7 @@ class Prober:
         self._requests: dict[int, tuple[str, Pending[Any]]] = {}
         self._timers: dict[str, Pending[None]] = {}
         self.done = 0
+        self.closures = 0  # how often a broker has closed the connection
 
     # -- for sessions --------------------------------------------------------------------------------
 
@@ -178,6 +180,7 @@ class Prober:
 
     def closed(self, now: Instant, peer: str) -> list[Effect]:
         self.now = now
+        self.closures += 1
         for serial in [serial for serial, (other, _) in self._requests.items() if other == peer]:
             self._answer(serial, None)
         return self._drain()

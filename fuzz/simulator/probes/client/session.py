@@ -102,6 +102,11 @@ class Session:
         """Return the wall clock time of a client whose clock is right."""
         return self._prober.now.wall_ms
 
+    @property
+    def closures(self) -> int:
+        """Return how often brokers have closed the connection of this client."""
+        return self._prober.closures
+
     def sleep(self, delay_ms: int) -> Pending[None]:
         """Return what is resolved after so many milliseconds."""
         return self._prober.sleep(delay_ms)

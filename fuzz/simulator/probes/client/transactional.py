@@ -38,7 +38,7 @@ class Transactional:
         self.sequences: dict[Key, int] = {}
         self.written: list[tuple[str, int, Record]] = []  # of the open transaction
 
-    async def _patiently(self, send: Any) -> Any:
+    async def patiently(self, send: Any) -> Any:
         """Repeat a request while the coordinator completes what was prepared before."""
         for _ in range(60):
             answer = await send()
@@ -51,7 +51,7 @@ class Transactional:
     async def ask(self, api: str, version: int = -1, **fields: Any) -> Any:
         """Return the answer of the coordinator to a request that may name the transactional id."""
         body = request(api, **fields)
-        return await self._patiently(partial(self.session.ask_coordinator, self.name, TRANSACTION, body, version))
+        return await self.patiently(partial(self.session.ask_coordinator, self.name, TRANSACTION, body, version))
 
     def _identity(self, changes: dict[str, Any]) -> dict[str, Any]:
         return {"transactional_id": self.name, "producer_id": self.producer, "producer_epoch": self.epoch, **changes}
@@ -97,7 +97,7 @@ class Transactional:
         version = V2_PRODUCE if self.v2 else 9
         batch = build_batch(new, **fields)
         send = partial(self.session.produce, topic, batch, number, version, transactional_id=self.name)
-        answer = await self._patiently(send)
+        answer = await self.patiently(send)
         if answer.error_code == E.NONE and not changes:
             self.sequences[where] = self.sequences.get(where, 0) + len(values)
             self.written += [(topic, number, stored(answer.base_offset + n, each)) for n, each in enumerate(new)]
@@ -136,7 +136,7 @@ class Transactional:
         parts = [(topic, {"partition_index": n, "committed_offset": offset}) for (topic, n), offset in offsets.items()]
         by = {} if member is None else {"generation_id": member.generation, "member_id": member.id}
         fields = {"topics": of_topics(parts), **self._identity(by), **changes}
-        return errors_of(await self._patiently(partial(group.ask, "TxnOffsetCommit", 5 if self.v2 else 3, **fields)))
+        return errors_of(await self.patiently(partial(group.ask, "TxnOffsetCommit", 5 if self.v2 else 3, **fields)))
 
     async def committed_offsets(self, group: Group, offsets: Offsets, member: Member | None = None) -> None:
         """Commit offsets in the transaction, which must succeed."""

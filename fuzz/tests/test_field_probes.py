@@ -1,0 +1,149 @@
+"""The probes of fields find brokers that are wrong in one field, list, limit or version."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.fuzz.simulator.invariants.violations import Violation
+from highwater.fuzz.simulator.probes import table
+from highwater.fuzz.simulator.probes.client.node import PROBES
+from highwater.fuzz.simulator.search import run_seed
+from highwater.reference.admin import alter_configs
+from highwater.reference.admin.log_dirs import LogDirs
+from highwater.reference.effects import Request
+from highwater.reference.groups import coordinator
+from highwater.reference.groups.offsets import OffsetsCoordinator
+from highwater.reference.replication import offsets
+from highwater.reference.replication.fetch_sessions import Session as FetchSession
+from highwater.reference.topics import Topics
+from highwater.reference.transactions import partitions
+from highwater.reference.wire.errors import ErrorCode
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def followers_without_size(patch: pytest.MonkeyPatch) -> None:
+    """DescribeLogDirs returns 0 as the size of a follower."""
+    describe = LogDirs.describe
+
+    async def wrong(handler: LogDirs, request: Request) -> Any:
+        answer = await describe(handler, request)
+        leads = {key for key, each in handler._replicas.partitions.items() if each.role.value == "leader"}
+
+        def part(topic: str, each: Any) -> Any:
+            return each if (topic, each.partition_index) in leads else replace(each, partition_size=0)
+
+        (result,) = answer.results
+        topics = tuple(replace(t, partitions=tuple(part(t.name, p) for p in t.partitions)) for t in result.topics)
+        return replace(answer, results=(replace(result, topics=topics),))
+
+    patch.setattr(LogDirs, "describe", wrong)
+
+
+def groups_without_type(patch: pytest.MonkeyPatch) -> None:
+    """ListGroups leaves out groups that have no protocol type."""
+    listing = OffsetsCoordinator.list
+
+    async def wrong(handler: OffsetsCoordinator, request: Request) -> Any:
+        answer = await listing(handler, request)
+        return replace(answer, groups=tuple(each for each in answer.groups if each.protocol_type))
+
+    patch.setattr(OffsetsCoordinator, "list", wrong)
+
+
+def metadata_in_characters(patch: pytest.MonkeyPatch) -> None:
+    """The limit of the metadata counts characters, not bytes."""
+    check = OffsetsCoordinator.check_partition
+
+    def wrong(handler: OffsetsCoordinator, key: tuple[str, int], metadata: str) -> ErrorCode:
+        return check(handler, key, "m" * len(metadata))
+
+    patch.setattr(OffsetsCoordinator, "check_partition", wrong)
+
+
+def sorted_lists(patch: pytest.MonkeyPatch) -> None:
+    """A list setting is sorted when it is edited."""
+    edit = alter_configs._edit_list
+    patch.setattr(alter_configs, "_edit_list", lambda *given: ",".join(sorted(edit(*given).split(","))))
+
+
+def last_of_a_time(patch: pytest.MonkeyPatch) -> None:
+    """A search by time returns the last record that is not earlier."""
+    find = offsets._find
+
+    def wrong(partition: Any, timestamp: int, end: int) -> tuple[int, int]:
+        found = find(partition, timestamp, end)
+        while timestamp >= 0 and found[0] >= 0 and (later := _after(partition, found[0], timestamp)) is not None:
+            found = later
+        return found
+
+    def _after(partition: Any, offset: int, timestamp: int) -> tuple[int, int] | None:
+        records = (r for b in partition.log.batches_from_timestamp(timestamp) for r in partition.log.decode(b)[1])
+        return next(((r.offset, r.timestamp) for r in records if r.offset > offset and r.timestamp >= timestamp), None)
+
+    patch.setattr(offsets, "_find", wrong)
+
+
+def members_without_instances(patch: pytest.MonkeyPatch) -> None:
+    """A static leader that restarts receives the members without their instance ids."""
+    listing = coordinator.member_list
+    patch.setattr(
+        coordinator, "member_list", lambda group: tuple(replace(m, group_instance_id=None) for m in listing(group))
+    )
+
+
+def colliding_names(patch: pytest.MonkeyPatch) -> None:
+    """The characters of a topic name are not compared with those of others."""
+    patch.setattr(Topics, "_colliding_topic", lambda topics, name: "")
+
+
+def partitions_that_never_move(patch: pytest.MonkeyPatch) -> None:
+    """A fetch session ignores what a later request says of partitions that it has."""
+    update = FetchSession.update
+
+    def wrong(session: FetchSession, body: Any) -> None:
+        known = {name for name, _ in session.requests()}
+        update(session, replace(body, topics=tuple(each for each in body.topics if each.topic not in known)))
+
+    patch.setattr(FetchSession, "update", wrong)
+
+
+def errors_of_the_last_transaction(patch: pytest.MonkeyPatch) -> None:
+    """AddPartitionsToTxn returns the same error for all partitions of a transaction."""
+    results = partitions._results
+
+    def wrong(topics: Any, errors: dict[Any, ErrorCode]) -> Any:
+        return results(topics, dict.fromkeys(errors, list(errors.values())[-1]))
+
+    patch.setattr(partitions, "_results", wrong)
+
+
+WRONG: dict[str, Patch] = {
+    "sizes of replicas": followers_without_size,
+    "lists of groups": groups_without_type,
+    "largest metadata": metadata_in_characters,
+    "drawn settings": sorted_lists,
+    "searches by time": last_of_a_time,
+    "restarted static leader": members_without_instances,
+    "names of topics": colliding_names,
+    "moving sessions": partitions_that_never_move,
+    "several transactions": errors_of_the_last_transaction,
+}
+"""A wrong broker for a probe of each module: none of them is a written mutant."""
+
+
+def run(name: str, *, kind: str = "fields", seed: int = 0) -> Violation | None:
+    return run_seed(seed, Settings(swarm=True, load=Load(producers=1, probes=kind))).violation
+
+
+@pytest.mark.parametrize("name", sorted(WRONG))
+def test_a_broker_that_is_wrong_in_one_field_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(table, "PROBES", tuple(probe for probe in PROBES if probe.name == name))
+    WRONG[name](monkeypatch)
+    violation = run(name)
+    assert violation is not None
+    assert violation.invariant == "AnswersFitModel", str(violation)
+    assert violation.message.startswith(f"probe {name} (")
