@@ -139,7 +139,12 @@ def run(name: str, *, kind: str = "fields", seed: int = 0) -> Violation | None:
     return run_seed(seed, Settings(swarm=True, load=Load(producers=1, probes=kind))).violation
 
 
-@pytest.mark.parametrize("name", sorted(WRONG))
+QUICK = {"lists of groups", "drawn settings", "several transactions"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in sorted(WRONG)]
+)
 def test_a_broker_that_is_wrong_in_one_field_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(table, "PROBES", tuple(probe for probe in PROBES if probe.name == name))
     WRONG[name](monkeypatch)
