@@ -14,7 +14,7 @@ from highwater.fuzz.simulator.search import run_seed
 from highwater.reference.admin import alter_configs
 from highwater.reference.admin.log_dirs import LogDirs
 from highwater.reference.effects import Request
-from highwater.reference.groups import coordinator
+from highwater.reference.groups import checks, coordinator
 from highwater.reference.groups.offsets import OffsetsCoordinator
 from highwater.reference.replication import offsets
 from highwater.reference.replication.fetch_sessions import Session as FetchSession
@@ -89,7 +89,7 @@ def last_of_a_time(patch: pytest.MonkeyPatch) -> None:
 
 def members_without_instances(patch: pytest.MonkeyPatch) -> None:
     """A static leader that restarts receives the members without their instance ids."""
-    listing = coordinator.member_list
+    listing = checks.member_list
     patch.setattr(
         coordinator, "member_list", lambda group: tuple(replace(m, group_instance_id=None) for m in listing(group))
     )

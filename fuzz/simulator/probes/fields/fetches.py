@@ -87,7 +87,7 @@ async def old_versions(session: Session) -> None:
             content = bytes(data.records or b"")
             before = position
             if version < 4:
-                found = [r for at, header in entries(content) for r in decode_entry(content, at, header)[1]]
+                found = [r for at, _ in entries(content) for r in decode_entry(content, at)[1]]
                 found = [each for each in found if each.offset >= position]
                 position = max([position, *(each.offset + 1 for each in found)])
             else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from highwater.fuzz.simulator.probes.client.members import Group
 from highwater.fuzz.simulator.probes.client.requests import request
@@ -125,8 +125,8 @@ async def fields_of_init_producer_id(session: Session) -> None:
 
 
 async def _init(session: Session, producer: Transactional, name: str | None, number: int, epoch: int) -> int:
+    body: dict[str, Any] = {"transactional_id": name, "producer_id": number, "producer_epoch": epoch}
+    body["transaction_timeout_ms"] = 1_000
     if name:
-        body = {"transactional_id": name, "producer_id": number, "producer_epoch": epoch}
-        return int((await producer.ask("InitProducerId", transaction_timeout_ms=1_000, **body)).error_code)
-    body = {"transactional_id": name, "producer_id": number, "producer_epoch": epoch}
-    return int((await session.ask_any(request("InitProducerId", transaction_timeout_ms=1_000, **body))).error_code)
+        return int((await producer.ask("InitProducerId", **body)).error_code)
+    return int((await session.ask_any(request("InitProducerId", **body))).error_code)
