@@ -99,8 +99,8 @@ class MetadataHandler:
     async def _await_first_update(self) -> None:
         """Wait until this broker knows the others from the controller, for ten seconds at most.
 
-        A broker of KRaft cannot be reached before. librdkafka 2.16 keeps to an answer without brokers and controller: an
-        admin call ends after a minute with "waiting for controller".
+        A broker of KRaft cannot be reached before. librdkafka 2.16 keeps to an answer without brokers and controller:
+        an admin call ends after a minute with "waiting for controller".
         """
         for _ in range(FIRST_UPDATE_MS // FIRST_UPDATE_POLL_MS):
             if self._cache.brokers:
