@@ -146,12 +146,16 @@ class ReplicaManager:
         )
 
     def close_cleanly(self) -> None:
-        """Write all checkpoints and the clean-shutdown marker; the driver fsyncs all files when the process ends."""
+        """Write all checkpoints and the clean-shutdown marker; the driver fsyncs all files when the process ends.
+
+        There is no marker while a log is offline: the next start would open it without a look at its records.
+        """
         for partition in self.partitions.values():
             partition.log.close()
         for checkpoint, offsets in self._checkpoints():
             checkpoint.write_now(offsets)
-        self._context.fs.write(CLEAN_SHUTDOWN, b"")
+        if not self.corrupt_logs:
+            self._context.fs.write(CLEAN_SHUTDOWN, b"")
 
     # -- the controller's requests -------------------------------------------------------------------
 
@@ -315,12 +319,20 @@ class ReplicaManager:
             self._context.timer(LOG_FLUSH, config.log_flush_interval_ms)
 
     def _checkpoints(self) -> list[tuple[Checkpoint, dict[Key, int]]]:
-        partitions = self.partitions.items()
         return [
-            (self._high_watermarks, {key: partition.high_watermark for key, partition in partitions}),
-            (self._recovery_points, {key: partition.log.recovery_point for key, partition in partitions}),
-            (self._log_starts, {key: partition.log.log_start_offset for key, partition in partitions}),
+            (self._high_watermarks, self._offsets(self._high_watermarks, lambda each: each.high_watermark)),
+            (
+                self._recovery_points,
+                self._offsets(self._recovery_points, lambda each: each.log.recovery_point),
+            ),
+            (self._log_starts, self._offsets(self._log_starts, lambda each: each.log.log_start_offset)),
         ]
+
+    def _offsets(self, checkpoint: Checkpoint, offset_of: Callable[[Partition], int]) -> dict[Key, int]:
+        """Return what to write; the offsets of logs that are offline stay, or the next start would truncate them."""
+        known = self._checkpointed.get(checkpoint.path, {})
+        offline = {key: known[key] for key in self.corrupt_logs if key in known}
+        return offline | {key: offset_of(partition) for key, partition in self.partitions.items()}
 
     def checkpoint_high_watermarks(self) -> None:
         """Write all three checkpoints: a truncation also moves the recovery point back, and recovery depends on it."""
@@ -351,4 +363,5 @@ class ReplicaManager:
                 if key in self.partitions:
                     with self.partitions[key].storage():
                         self.partitions[key].log.complete_flush()
-            self._recovery_points.write({key: p.log.recovery_point for key, p in self.partitions.items()})
+            points = self._offsets(self._recovery_points, lambda partition: partition.log.recovery_point)
+            self._recovery_points.write(points)

@@ -154,6 +154,9 @@ def test_a_corrupt_flushed_batch_keeps_one_replica_offline() -> None:
     assert cluster.values("other") == [b"sound"]
     assert cluster.produce("t", batch(b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster.disk.read(path, 0, 1 << 20) == bytes(data), "the log was not truncated"
+    cluster.broker.stop(cluster.broker._context.now)
+    cluster.crash_and_start()
+    assert ("t", 0) in cluster.broker.replicas.corrupt_logs, "a clean stop does not hide the damage from the next start"
 
 
 @pytest.mark.parametrize("name", ["recovery-point", "replication", "log-start"])
