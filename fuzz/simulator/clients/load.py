@@ -19,7 +19,7 @@ from highwater.reference.clients.producer import Delivery, ProducerConfig
 from highwater.reference.clients.producer import Producer as IdempotentProducer
 from highwater.reference.clients.subscriptions import Partition
 from highwater.reference.drivers.simulation.chance import Chance
-from highwater.reference.effects import Effect, Instant, Node, Response, Send, SetTimer
+from highwater.reference.effects import Effect, Instant, Node, Response, Send, SetTimer, broker_peer
 from highwater.reference.guards import Guards
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest, OffsetCommitResponse
@@ -67,23 +67,29 @@ class Observers:
 
 
 class Writer:
-    """An idempotent reference producer with an application that sends one record every `pause_ms`."""
+    """An idempotent reference producer with an application that sends one record every `pause_ms`.
+
+    `leader_of` returns the broker that leads a partition: one that no longer does, and does not know it yet, refuses
+    batches that it has not replicated.
+    """
 
     def __init__(
-        self, brokers: list[int], number: int, pause_ms: int, on_ack: OnAck, guards: Guards, *, pace: int
-    ) -> None:
-        self._number, self._pause_ms, self._on_ack = number, pause_ms * pace, on_ack
+        self, brokers: list[int], number: int, pause_ms: int, on_ack: OnAck, leader_of: Callable[[int], int],
+        guards: Guards, *, pace: int,
+    ) -> None:  # fmt: skip
+        self._number, self._pause_ms, self._on_ack, self._leader_of = number, pause_ms * pace, on_ack, leader_of
         config = paced(ProducerConfig(request_timeout_ms=800, guards=guards), pace)
         self._producer = IdempotentProducer(brokers, config, self._delivered)
         self._written = 0
         self.acked = 0
         self.refused: set[bytes] = set()  # the first value of each batch with a sequence that the broker refused
-        self._is_first = False
+        self._is_first, self._source = False, ""
         self.stopped = False
 
     def _delivered(self, delivery: Delivery) -> None:
         if delivery.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_first:
-            self.refused.add(delivery.record[2] or b"")
+            if self._source == broker_peer(self._leader_of(delivery.partition)):
+                self.refused.add(delivery.record[2] or b"")
             self._is_first = False  # the batches behind it fail with it, and may be stored
         if delivery.error is ErrorCode.NONE:
             self.acked += 1
@@ -94,7 +100,7 @@ class Writer:
         return [*self._producer.start(now), SetTimer(WRITE, now.monotonic_ms + self._pause_ms)]
 
     def receive(self, now: Instant, source: str, message: Response) -> list[Effect]:
-        self._is_first = True
+        self._is_first, self._source = True, source
         return self._producer.receive(now, source, message)
 
     def fire(self, now: Instant, timer: str) -> list[Effect]:
@@ -233,7 +239,8 @@ class Clients:
             )  # fmt: skip
             self.writers.append(_started(cluster, f"producer:{number}", producer))
         for number in range(load.idempotent):
-            writer = Writer(brokers, number, 20, on_ack, Guards().without(*cluster.settings.guards_off), pace=pace)
+            guards = Guards().without(*cluster.settings.guards_off)
+            writer = Writer(brokers, number, 20, on_ack, cluster.leader, guards, pace=pace)
             self.writers.append(_started(cluster, f"idempotent:{number}", writer))
         classic = "EndTxnBumpsEpoch" in cluster.settings.guards_off
         for number in range(load.transactional):
