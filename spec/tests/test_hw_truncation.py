@@ -19,6 +19,7 @@ HW = FOLDER / "hw_truncation"
 SMALL = {"Brokers": "{b1, b2}", "MaxIsrChanges": "1", "MaxCrashes": "1"}
 
 
+@pytest.mark.long
 def test_the_rule_holds_at_a_small_bound_and_no_action_is_idle(tmp_path: Path) -> None:
     text = (HW / "MCHwTruncation.cfg").read_text()
     for name, value in SMALL.items():
