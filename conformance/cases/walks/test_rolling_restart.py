@@ -1,6 +1,7 @@
 """A rolling restart: what brokers store and describe is the same after each of them has restarted."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import count
@@ -43,12 +44,6 @@ from highwater.reference.wire.messages.configs import (
 )
 from highwater.reference.wire.messages.groups import DescribeGroupsRequest, ListGroupsRequest
 from highwater.reference.wire.messages.metadata import MetadataRequest
-from highwater.reference.wire.messages.security import (
-    AlterUserScramCredentialsRequest,
-    DescribeUserScramCredentialsRequest,
-    ScramCredentialUpsertion,
-    UserName,
-)
 from highwater.reference.wire.messages.transactions import (
     DescribeProducersRequest,
     ListTransactionsRequest,
@@ -88,7 +83,7 @@ def leaves(value: Any, path: str = "") -> dict[str, object]:
 
 
 class Stored:
-    """Topics, producers, transactions, groups, quotas and credentials, and what the brokers describe of them."""
+    """Topics, producers, transactions, groups and quotas, and what the brokers describe of them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -137,31 +132,20 @@ class Stored:
         return str(describe_transaction(self.ended).transaction_state).startswith("Complete")
 
     def _write_settings(self) -> None:
-        """Set a quota and a credential, if the target has them."""
+        """Set a quota, if the target has them."""
         self.name = self.cluster.name("user")
         entity = (AlterEntityData(entity_type="user", entity_name=self.name),)
-        quota = AlterClientQuotasRequestEntryData(
-            entity=entity, ops=(OpData(key="producer_byte_rate", value=1234567.0),)
-        )
-        credential = ScramCredentialUpsertion(
-            name=self.name, mechanism=1, iterations=4567, salt=b"salt", salted_password=b"p" * 32
-        )
-        for request in (
-            AlterClientQuotasRequest(entries=(quota,)),
-            AlterUserScramCredentialsRequest(upsertions=(credential,)),
-        ):
-            with controller(self.cluster) as broker:
-                try:
-                    broker.call(request)
-                except Unsupported:
-                    continue
+        rate = OpData(key="producer_byte_rate", value=1234567.0)
+        quota = AlterClientQuotasRequestEntryData(entity=entity, ops=(rate,))
+        with controller(self.cluster) as broker, suppress(Unsupported):
+            broker.call(AlterClientQuotasRequest(entries=(quota,)))
 
     # -- what is described ---------------------------------------------------------------------------
 
     def views(self) -> dict[str, Callable[[], Any]]:
         """Return by name what reads a part of the state from the brokers that have it."""
         found: dict[str, Callable[[], Any]] = {
-            "quotas": self._quotas, "credentials": self._credentials,
+            "quotas": self._quotas,
             "transactions": lambda: {each.id: _transaction(each) for each in (self.ended, self.open)},
         }  # fmt: skip
         for node in self.cluster.target.addresses:
@@ -215,10 +199,6 @@ class Stored:
         with self.cluster.connect() as broker:
             return broker.call(DescribeClientQuotasRequest(components=(component,))).entries
 
-    def _credentials(self) -> Any:
-        with self.cluster.connect() as broker:
-            return broker.call(DescribeUserScramCredentialsRequest(users=(UserName(name=self.name),))).results
-
     def _present(self, topic: Topic) -> Topic:
         """Return the partition with its present leader."""
         return self.cluster.topic(topic.name, partition=topic.partition, timeout_s=BACK_S)
@@ -227,9 +207,7 @@ class Stored:
 
     def go_on(self) -> None:
         """Let each producer and member do what it would have done next."""
-        first, second = (
-            self.cluster.topic(each.name, partition=each.partition, timeout_s=BACK_S) for each in self.topics
-        )
+        first, second = map(self._present, self.topics)
         producer = IdempotentProducer(self.cluster.leader(first), first, self.producer.producer_id, self.producer.epoch)
         expect("offset of the repeated batch", self.last_offset, producer.send_accepted(2, 3))
         expect("offset of the next batch", self.last_offset + 3, producer.send_accepted(self.next_sequence))
