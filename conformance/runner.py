@@ -25,8 +25,6 @@ from highwater.errors import UsageError
 
 SUITE_INI: Final = Path(__file__).with_name("suite.ini")
 CASES: Final = Path(__file__).with_name("cases")
-NO_PLUGINS: Final = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-"""What else is installed beside the suite must not change it; Hypothesis alone takes a second and a half to import."""
 STOP_TIMEOUT_S: Final = 20.0
 TAIL: Final = 2000
 ENDED: Final = (0, 1, 5)
@@ -87,6 +85,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             "-p",
             "pytest_timeout",
         ]
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of a pytest that loads no plugin but those that its command line names.
+
+    What else is installed must not change the suite; Hypothesis alone takes a second and a half to import.
+    """
+    return {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 def run_suite(
@@ -199,7 +205,7 @@ def _start(name: str, options: Options, output: IO[bytes]) -> "tuple[subprocess.
     ]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-        pass_fds=[writer], start_new_session=True, env={**os.environ, **NO_PLUGINS},
+        pass_fds=[writer], start_new_session=True, env=environment(),
     )  # fmt: skip
     os.close(writer)
     return process, reader

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from highwater.conformance.runner import CASES, SUITE_INI, Options
+from highwater.conformance.runner import CASES, SUITE_INI, Options, environment
 from highwater.conformance.self_test.trials import Trial, summary
 from highwater.errors import UsageError
 
@@ -50,8 +50,9 @@ def _trials(target: str, options: Options, share: str, cases: Path) -> Iterator[
     command += [f"--hw-target={target}", f"--hw-report-fd={writer}", *options.arguments()]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, pass_fds=[writer]
-        )
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, pass_fds=[writer],
+            env=environment(),
+        )  # fmt: skip
         os.close(writer)
         with os.fdopen(reader, "rb") as lines:
             for event in map(msgspec.json.decode, lines):
