@@ -41,7 +41,6 @@ Aborted = tuple[AbortedTransaction, ...]
 
 CONSUMER = -1
 NO_EPOCH = -1
-TOPIC_IDS_SINCE = 13
 RACKS_SINCE = 11
 DEBUGGING_CONSUMER = -2  # compares replicas, so followers answer it too
 READ_COMMITTED = 1
@@ -340,9 +339,8 @@ def _plain(part: FetchPartition) -> FetchPartition:
 
 
 def _whole_error(request: Request, error: ErrorCode) -> FetchResponse:
-    """Return an error, and where topics have names also one for each partition (FetchRequest.getErrorResponse)."""
+    """Return an error for the request and for each partition (FetchRequest.getErrorResponse)."""
     body: FetchRequest = request.body
-    topics = body.topics if request.api_version < TOPIC_IDS_SINCE else ()
     return FetchResponse(
         error_code=error,
         session_id=body.session_id,
@@ -350,7 +348,7 @@ def _whole_error(request: Request, error: ErrorCode) -> FetchResponse:
             FetchableTopicResponse(
                 topic=topic.topic, partitions=tuple(_error_data(requested, error) for requested in topic.partitions)
             )
-            for topic in topics
+            for topic in body.topics
         ),
     )
 

@@ -72,6 +72,14 @@ def await_expiry(cluster: Cluster, broker: Broker, group: str, topic: Topic, par
     )
 
 
+def await_checks(cluster: Cluster, topic: Topic) -> None:
+    """Wait for two checks for expired offsets, at least one of which begins after now."""
+    group = cluster.group()
+    for _ in range(2):
+        commit_for(cluster.coordinator(group), group, topic, BRIEF_MS, 2)
+        await_expiry(cluster, cluster.coordinator(group), group, topic, 2)
+
+
 def groups_at(broker: Broker) -> set[str]:
     return {group.group_id for group in broker.call(ListGroupsRequest()).groups}
 
@@ -98,10 +106,7 @@ def test_the_retention_time_of_the_last_commit_applies(
     commit_for(coordinator, group, topic, LONG_MS, 0, 1, 2)
     commit_for(coordinator, group, topic, BRIEF_MS, 1)
     commit_for(coordinator, group, topic, LONG_MS, 1)
-    other = cluster.group()
-    for _ in range(2):  # two checks for expired offsets, at least one of which is after these commits
-        commit_for(cluster.coordinator(other), other, topic, BRIEF_MS, 2)
-        await_expiry(cluster, cluster.coordinator(other), other, topic, 2)
+    await_checks(cluster, topic)
     kept = {index: offset_of(coordinator, group, topic, index) for index in range(3)}
     expect(f"offsets: {kept}", True, kept == {0: 5, 1: 5, 2: 5})
 
@@ -152,10 +157,7 @@ def test_a_group_whose_only_offset_is_pending_does_not_expire(
     producer = Transactional.initialize(cluster)
     expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
     expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, 42))
-    other = cluster.group()
-    for _ in range(2):  # two checks for expired offsets, at least one of which is after the pending commit
-        commit_for(cluster.coordinator(other), other, topic, BRIEF_MS, 2)
-        await_expiry(cluster, cluster.coordinator(other), other, topic, 2)
+    await_checks(cluster, topic)
     producer.end(commit=COMMIT)
     cluster.eventually("the committed offset", lambda: committed_offset(coordinator, group, topic) == 42)
 
@@ -169,10 +171,7 @@ def test_the_offset_of_a_subscribed_topic_does_not_expire(
     member = driver.stable_member(metadata=subscription, session_timeout_ms=driver.session_ms(30_000))
     identity: dict[str, Any] = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
     commit_for(coordinator, group, topic, BRIEF_MS, 2, **identity)
-    other = cluster.group()
-    for _ in range(2):
-        commit_for(cluster.coordinator(other), other, topic, BRIEF_MS, 2)
-        await_expiry(cluster, cluster.coordinator(other), other, topic, 2)
+    await_checks(cluster, topic)
     expect("offset of the subscribed topic", 5, offset_of(coordinator, group, topic, 2))
     expect("error code of leaving", 0, member.leave_error())
     await_expiry(cluster, coordinator, group, topic, 2)
@@ -189,10 +188,7 @@ def test_offsets_do_not_expire_in_a_group_whose_subscription_cannot_be_read(
     expect("error code of the sync", 0, member.sync({member.member_id: b"a"}, protocol_type="other").error_code)
     identity: dict[str, Any] = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
     commit_for(coordinator, group, topic, BRIEF_MS, 2, **identity)
-    other = cluster.group()
-    for _ in range(2):
-        commit_for(cluster.coordinator(other), other, topic, BRIEF_MS, 2)
-        await_expiry(cluster, cluster.coordinator(other), other, topic, 2)
+    await_checks(cluster, topic)
     expect("offset of the group with a member", 5, offset_of(coordinator, group, topic, 2))
     expect("error code of leaving", 0, member.leave_error())
     await_expiry(cluster, coordinator, group, topic, 2)
