@@ -35,15 +35,6 @@ def test_every_version_names_the_same_coordinator(cluster: Cluster, driver: Grou
     expect("address of that broker", cluster.target.addresses[found.node_id], known)
 
 
-@clause("GRP-1", "wrong broker")
-@defect(Reply(JoinGroupRequest, "error_code", 0))
-def test_another_broker_refuses(cluster: Cluster, driver: GroupDriver) -> None:
-    cluster.need_brokers(2)
-    right = driver.connect().address
-    wrong = cluster.connect(next(address for address in cluster.target.addresses.values() if address != right))
-    expect("error code", ErrorCode.NOT_COORDINATOR, wrong.call(driver.join_request()).error_code)
-
-
 @clause("GRP-2")
 @defect(GuardOff("RequireMemberId"), Reply(JoinGroupRequest, "member_id", ""))
 @sweep(JoinGroupRequest, 4)

@@ -182,18 +182,6 @@ def test_every_version_names_the_same_coordinator(cluster: Cluster, broker: Brok
     expect("address of that broker", cluster.target.addresses[found.node_id], known)
 
 
-@clause("TXN-21", "wrong broker")
-@defect(Reply(InitProducerIdRequest, "error_code", 0))
-def test_another_broker_refuses(cluster: Cluster) -> None:
-    cluster.need_brokers(2)
-    name = cluster.name("x")
-    right = coordinator_of(cluster, name)
-    wrong = cluster.connect(next(address for address in cluster.target.addresses.values() if address != right))
-    timeout_ms = cluster.within(60_000, at_most="transaction_max_timeout_ms")
-    reply = wrong.call(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms))
-    expect("error code", ErrorCode.NOT_COORDINATOR, reply.error_code)
-
-
 @clause("TXN-28")
 @defect(Reply(EndTxnRequest, "error_code", ErrorCode.INVALID_PRODUCER_ID_MAPPING))
 @pytest.mark.cluster_fault
