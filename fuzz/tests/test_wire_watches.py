@@ -2,7 +2,6 @@
 
 import random
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from highwater.fuzz.tests.test_wire import fake_broker, honest
 from highwater.fuzz.wire.confirmation import ALIKE_MAX, Confirmation
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.pool import sound_frame
-from highwater.fuzz.wire.oracles.leaks import LeakWatch, least_squares, outcome_class, slope
+from highwater.fuzz.wire.oracles.leaks import GROUP_EVERY_S, GROUP_KINDS, GROWTH_MB, LeakWatch, outcome_class, slope
 from highwater.fuzz.wire.oracles.responses import Oracle
 from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch, difference, snapshot
@@ -63,43 +62,57 @@ def slope_of(memory: Memory, case: Case) -> float | None:
     return slope(lambda: memory.bytes, memory.send, [case])
 
 
-def test_the_api_whose_requests_grow_the_memory_is_suspected_first() -> None:
-    rng, watch, memory = random.Random(SEED), LeakWatch(), Memory(100 * 1024)
-    found = []
-    for turn in range(400):
-        for key in (3, 10, 12, 18):
-            for _ in range(rng.randrange(20)):
-                watch.note(case_of(key), (0,))
-                memory.send([case_of(key)])
-        found = watch.sample(memory.garbage(), float(turn), is_idle=True)
-        if found:
-            break
-    assert found, f"seed {SEED}"
-    assert {case.key for case in found[0].cases} == {12}, f"seed {SEED}"
+def test_one_kind_of_a_group_shows_although_the_others_keep_nothing() -> None:
+    memory, cases = Memory(40 * 1024), [case_of(key) for key in (3, 10, 12, 18)]
+    assert slope(lambda: memory.bytes, memory.send, cases, kinds=4) == pytest.approx(10 * 1024)
+    memory = Memory(1024)
+    assert slope(lambda: memory.bytes, memory.send, cases, kinds=4) is None
 
 
-def test_steady_memory_with_garbage_is_no_suspicion() -> None:
+KEYS = (3, 10, 12, 18, 22, 32, 37, 42, 60)
+
+
+def warm_watch(memory: Memory) -> LeakWatch:
+    watch = LeakWatch()
+    for key in KEYS:
+        watch.note(case_of(key), (0,))
+    for turn in range(10):
+        watch.sample(memory.garbage(), float(turn))
+    return watch
+
+
+def test_every_kind_is_sent_in_a_group_after_a_while() -> None:
+    watch = warm_watch(Memory(0))
+    first, soon = watch.next_group(10.0), watch.next_group(10.1)
+    assert len(first) == GROUP_KINDS
+    assert soon == []
+    later = [group for turn in range(1, 3) for group in watch.next_group(10.0 + turn * GROUP_EVERY_S)]
+    assert {cases[0].key for cases in [*first, *later]} == set(KEYS)
+
+
+def test_groups_follow_each_other_while_the_memory_grows() -> None:
+    memory = Memory(0)
+    watch = warm_watch(memory)
+    memory.bytes += 2 * GROWTH_MB * MEGABYTE
+    for turn in range(10, 20):
+        watch.sample(memory.bytes, float(turn))
+    groups = [watch.next_group(20.0) for _ in range(4)]
+    assert [len(group) for group in groups] == [4, 4, 4, 0], "no pause until all nine kinds were sent once"
+
+
+def test_garbage_is_no_growth() -> None:
     watch, memory = LeakWatch(), Memory(0)
     for turn in range(200):
-        for number in range(turn % 13):
-            watch.note(case_of(12), (0,))
-            memory.sent += number
-        assert watch.sample(memory.garbage(), float(turn), is_idle=True) == []
+        memory.sent += turn % 13
+        watch.sample(memory.garbage(), float(turn))
+    assert watch.grown_mb == 0
 
 
 def test_a_jvm_is_reported_as_not_covered() -> None:
     watch = LeakWatch("the heap of a JVM grows up to its limit whatever is sent")
-    assert watch.sample(MEGABYTE, 0.0, is_idle=True) == []
+    watch.sample(MEGABYTE, 0.0)
+    assert watch.next_group(9.0) == []
     assert watch.report().startswith("not covered: ")
-
-
-def test_least_squares_recovers_the_slopes() -> None:
-    watch, rng = LeakWatch(), random.Random(SEED)
-    for _ in range(50):
-        counts = {key: rng.randrange(1, 30) for key in (1, 2, 3)}
-        watch._learn(Counter({(key, "ok"): number for key, number in counts.items()}), 1_000 * counts[2])
-    slopes = least_squares(watch._products, watch._growths)
-    assert {key: round(value, -1) for key, value in slopes.items()} == {1: 0, 2: 1_000, 3: 0}
 
 
 @pytest.mark.parametrize(("outcome", "expected"), [("closed", "closed"), ((0,), "ok"), ((), "ok"), ((0, 3), "error")])

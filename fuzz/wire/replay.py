@@ -97,7 +97,7 @@ class Replay:
     def _watched(self, cases: list[Case], oracle: Oracle | None) -> Failure | None:
         """Send the cases in the way in which the expected oracle observes the broker."""
         if oracle is Oracle.LEAK:
-            kept = slope(self.target.memory, self._steps, cases)
+            kept = self.kept_memory(cases)
             return None if kept is None else Failure(Oracle.LEAK, f"keeps {kept / 1024:.0f} kB for each request")
         if oracle is Oracle.STALL:
             with StallWatch(
@@ -114,6 +114,10 @@ class Replay:
             )
             return Failure(Oracle.STATE, f"changed by a refused request: {changed}") if changed else None
         return self._steps(cases)
+
+    def kept_memory(self, cases: list[Case], kinds: int = 1) -> float | None:
+        """Return the bytes that the target keeps for each of the requests, if that is too much for so many kinds."""
+        return slope(self.target.memory, self._steps, cases, kinds)
 
     def are_refused(self, cases: list[Case]) -> bool:
         """Send the cases; return True if each was refused."""

@@ -268,10 +268,11 @@ class Session:
             self._suspect(Failure(Oracle.MEMORY, excess_memory), self._engine.recent())
             if self.target.holds_excess_memory:
                 self._restart()
+        self._leaks.sample(self.target.memory(), time.monotonic())
         is_idle = not self._confirmation.is_waiting(Oracle.LEAK)
-        for suspicion in self._leaks.sample(self.target.memory(), time.monotonic(), is_idle=is_idle):
-            grown = Failure(Oracle.LEAK, f"the memory grew by {suspicion.growth_mb} MB")
-            self._suspect(grown, suspicion.cases)
+        if is_idle and (kinds := self._leaks.next_group(time.monotonic())):
+            number = self.totals.cases
+            self._submit(Oracle.LEAK, lambda triage: triage.search_leak(kinds, number))
         if time.monotonic() - self._counted > SOCKETS_EVERY_S:
             self._counted = time.monotonic()
             self._engine.drain(SETTLE_S)

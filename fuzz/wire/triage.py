@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -288,6 +289,17 @@ class Triage:
             self.target.restart()  # it may still be busy with the request
             self._ensure_alive()
         return finding
+
+    def search_leak(self, kinds: list[list[Case]], number: int) -> Finding | None:
+        """Send cases of several kinds together; if the memory grows, write a finding for the kind that is the cause."""
+        self._ensure_alive()
+        mixed = [case for cases in zip_longest(*kinds) for case in cases if case is not None]
+        replay = Replay(self.target, min(self.deadline_s, CRASH_DEADLINE_S), PARKED_AGAIN_S)
+        if replay.kept_memory(mixed, len(kinds)) is None:
+            return None
+        suspected = Failure(Oracle.LEAK, "the memory grew")
+        leaking = next((cases for cases in kinds if self.breaks(cases, Oracle.LEAK)), None)
+        return None if leaking is None else self.confirm(suspected, leaking, number)
 
     def same_failure(self, cases: list[Case], oracle: Oracle, log: str) -> Breaks:
         """Return a predicate for shrinking: the candidate must cause the same failure, and no other.
