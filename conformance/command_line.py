@@ -318,6 +318,9 @@ def diff_command(
 def matrix_command(
     runs: Annotated[list[Path], typer.Argument(help="Outputs of highwater conform --json.")],
     html: Annotated[Path, typer.Option(help="The page to write.")] = Path(PAGE),
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write a small table here: a row for each area, a column for each target.")
+    ] = None,
 ) -> None:
     """Publish stored runs as one page: the newest run of each target beside the others, and the history of each.
 
@@ -326,10 +329,14 @@ def matrix_command(
     from highwater.conformance.report import read_report
     from highwater.conformance.reports.files import make_parent_folder
     from highwater.conformance.reports.history import merge_runs
+    from highwater.conformance.reports.markdown import areas_markdown
     from highwater.conformance.reports.page import page
 
     make_parent_folder(html)
     report, history = merge_runs([read_report(path) for path in runs])
     html.write_text(page(report, history), encoding="utf-8")
+    if markdown is not None:
+        make_parent_folder(markdown)
+        markdown.write_text(areas_markdown(report), encoding="utf-8")
     counted = sum(len(past.runs) for past in history)
     typer.echo(f"{html}: {len(history)} targets, {counted} runs")

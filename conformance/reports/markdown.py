@@ -1,10 +1,13 @@
-"""The matrix as Markdown, for an issue or a job summary."""
+"""The matrix as Markdown, for an issue or a job summary, and the small table of many targets."""
 
 import re
+from collections import Counter
 from typing import Final
 
 from highwater.conformance.report import Report, TargetReport
+from highwater.conformance.reports.clause_list import TITLES
 from highwater.conformance.reports.matrix import (
+    DECIDED,
     Deviation,
     cell_text,
     deviations,
@@ -15,10 +18,17 @@ from highwater.conformance.reports.matrix import (
     tally,
 )
 from highwater.conformance.reports.sources import link_source
+from highwater.conformance.verdicts import CaseVerdict
 from highwater.spec.clauses import load_clauses
 
 SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|#~&])")
 MATRIX_HEAD: Final = ("clause", "level")
+NOTHING: Final = "–"
+LEGEND: Final = (
+    "A cell has the cases that passed, and the cases that were decided: passed, failed, or differed from run to run. "
+    "– means that none was: the target does not advertise the requests, or lacks what the cases need. "
+    "So compare the second numbers, too."
+)
 
 
 def markdown(report: Report) -> str:
@@ -81,3 +91,41 @@ def _deviation(deviation: Deviation) -> str:
     if known:
         line += f"  \n  Expected: {escape(known.reason)}" + (f" (<{known.link}>)" if known.link else "")
     return line
+
+
+def areas_markdown(report: Report) -> str:
+    """Return a table with a row for each area of clauses and a column for each target: cases passed and decided."""
+    counts = [_by_area(target) for target in report.targets]
+    areas = [area for area in TITLES if any(area in found for found in counts)]
+    lines = table_head("area", *(_title(target) for target in report.targets))
+    lines += [table_line(TITLES[area], *(_cell(found.get(area, Counter())) for found in counts)) for area in areas]
+    sums = [sum(found.values(), Counter[CaseVerdict]()) for found in counts]
+    lines.append("| **all** | " + " | ".join(f"**{_cell(total)}**" for total in sums) + " |")
+    lines.append(table_line("not decided", *(total.total() - _decided(total) for total in sums)))
+    return "\n".join([*lines, "", escape(LEGEND), "", _stamps(report), ""])
+
+
+def _title(target: TargetReport) -> str:
+    return f"{target.target} {target.version}".strip()
+
+
+def _by_area(target: TargetReport) -> dict[str, Counter[CaseVerdict]]:
+    clauses, found = load_clauses(), dict[str, Counter[CaseVerdict]]()
+    for result in target.cases:
+        if result.clause in clauses:
+            found.setdefault(clauses[result.clause].area, Counter())[result.verdict] += 1
+    return found
+
+
+def _decided(counts: Counter[CaseVerdict]) -> int:
+    return sum(counts[verdict] for verdict in DECIDED)
+
+
+def _cell(counts: Counter[CaseVerdict]) -> str:
+    decided = _decided(counts)
+    return f"{counts[CaseVerdict.PASS]:,} / {decided:,}" if decided else NOTHING
+
+
+def _stamps(report: Report) -> str:
+    parts = [f"{_title(target)}: {len(target.cases):,} cases" for target in report.targets]
+    return escape(f"{report.run.suite}. " + "; ".join(parts) + ".")

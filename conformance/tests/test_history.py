@@ -1,5 +1,6 @@
 """Stored runs as one matrix with history."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -9,8 +10,10 @@ from highwater.command_line import main
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.compare import Change
 from highwater.conformance.reports.history import NAMED, merge_runs
+from highwater.conformance.reports.markdown import areas_markdown
 from highwater.conformance.reports.page import page
 from highwater.conformance.tests.sample_reports import HOSTILE, failed, passed, report, target
+from highwater.conformance.verdicts import CaseVerdict
 
 
 def run(day: int, *targets: TargetReport) -> Report:
@@ -70,3 +73,13 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"{html}: 2 targets, 3 runs\n"
     assert "2026-01-02" in html.read_text()
+
+
+def test_the_table_counts_the_decided_cases_of_each_area() -> None:
+    skipped = msgspec.structs.replace(passed("PRD-2"), verdict=CaseVerdict.UNSUPPORTED)
+    one, other = target("a:1", passed("PRD-1"), failed("PRD-1[late]"), skipped), target("b:1", skipped)
+    text = areas_markdown(merge_runs([run(1, one, other)])[0])
+    assert "| Produce | 1 / 2 | – |" in text
+    assert "| **all** | **1 / 2** | **–** |" in text
+    assert "| not decided | 1 | 1 |" in text
+    assert re.search(r"a:1.*: 3 cases; b:1.*: 1 cases", text)
