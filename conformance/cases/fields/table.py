@@ -99,6 +99,16 @@ def check(api: Api, row: Row, world: Any, broker: Broker) -> None:
         expect(f"{what}: answer to {place}", answer, together.get(api.key(each)))
 
 
+def check_twice(api: Api, world: Any, broker: Broker, answer: Any) -> None:
+    """Send an item twice with another item between, in the oldest and the newest version: only the other is served."""
+    versions = spread(broker, api.request)
+    for version in sorted({versions[0], versions[-1]}):
+        item, other = api.ordinary(world), api.ordinary(world)
+        what, answers = f"{api_of(api.request).name} v{version}", api.send(world, [item, other, item], version)
+        expect(f"{what}: answer to the item that is given twice", answer, answers.get(api.key(item)))
+        expect(f"{what}: answer to the item between", api.served, answers.get(api.key(other)))
+
+
 def shared(*rows: Row | Call) -> list[Any]:
     """Return the rows as parameters of a case that tries all of them, one for each first Kafka version."""
     return [

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from highwater.conformance.broker import Broker, expect
-from highwater.conformance.cases.fields.table import Answers, Api, Row, check, parameters
+from highwater.conformance.cases.fields.table import Answers, Api, Row, check, check_twice, parameters
 from highwater.conformance.cases.support.admin import (
     APPEND,
     BROKER,
@@ -24,7 +24,7 @@ from highwater.conformance.cases.support.admin import (
     describe_configs,
     new_topic,
 )
-from highwater.conformance.clause import clause
+from highwater.conformance.clause import clause, era
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.reference.wire.errors import ErrorCode
@@ -281,6 +281,13 @@ CHANGED: Final = [
 @pytest.mark.parametrize("row", parameters(CHANGED))
 def test_fields_of_a_change_of_settings(world: World, row: Row) -> None:
     check(ALTER, row, world, world.broker)
+
+
+@clause("FLD-4", "item twice")
+@era("3.9")
+@defect(Reply(IncrementalAlterConfigsRequest, "responses.error_code", INVALID))
+def test_a_changed_resource_that_is_given_twice_is_refused_alone(world: World) -> None:
+    check_twice(ALTER, world, world.broker, INVALID)
 
 
 # -- AlterConfigs ------------------------------------------------------------------------------------------

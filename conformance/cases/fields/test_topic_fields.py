@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from highwater.conformance.broker import Broker, expect, only
-from highwater.conformance.cases.fields.table import Answers, Api, Row, check, parameters
+from highwater.conformance.cases.fields.table import Answers, Api, Row, check, check_twice, parameters
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, config, controller, describe_configs, new_topic
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
@@ -199,6 +199,12 @@ def test_fields_of_a_new_topic(world: World, row: Row) -> None:
     check(CREATE_TOPICS, row, world, world.broker)
 
 
+@clause("FLD-1", "item twice")
+@defect(Reply(CreateTopicsRequest, "topics.error_code", ErrorCode.INVALID_REQUEST))
+def test_a_new_topic_that_is_given_twice_is_refused_alone(world: World) -> None:
+    check_twice(CREATE_TOPICS, world, world.broker, INVALID)
+
+
 # -- CreatePartitions --------------------------------------------------------------------------------------
 
 
@@ -246,3 +252,9 @@ EXTENDED: Final = [
 @pytest.mark.parametrize("row", parameters(EXTENDED))
 def test_fields_of_more_partitions(world: World, row: Row) -> None:
     check(CREATE_PARTITIONS, row, world, world.broker)
+
+
+@clause("FLD-2", "item twice")
+@defect(Reply(CreatePartitionsRequest, "results.error_code", ErrorCode.INVALID_REQUEST))
+def test_an_extended_topic_that_is_given_twice_is_refused_alone(world: World) -> None:
+    check_twice(CREATE_PARTITIONS, world, world.broker, INVALID)
