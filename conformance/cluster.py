@@ -34,7 +34,8 @@ T = TypeVar("T")
 POLL_S: Final = 0.05
 START_S: Final = 40.0
 """With two of three brokers of Apache Kafka down there is no controller until one of them is back."""
-INVALID_CONFIG: Final = 40
+EXISTS, NO_REPLICAS, INVALID_CONFIG = 36, 38, 40
+CREATED_S: Final = 15.0
 NOT_CONTROLLER: Final = 41
 DELETION_TIMEOUT_MS: Final = 3_000
 """Shorter than the reply timeout: the controller answers even if it waits for a stopped broker."""
@@ -165,11 +166,11 @@ class Cluster:
 
         The last one: a broker that confuses the partitions of a topic mostly treats them all like the first.
         """
-        name = name or self.name()
+        named, name = name, name or self.name()
         if 19 in self.advertised:
             wanted = self._usual_configs() | (configs or {})
             request = _create_request(name, partitions, self._replicas(replicas), wanted, assignment)
-            created = only(self.call_controller(request).topics)
+            created = self._create(request, is_new=named is None)
             if configs and created.error_code == INVALID_CONFIG:
                 raise Unsupported(f"the target rejects a topic with {configs}")
             expect("error code of CreateTopics", 0, created.error_code)
@@ -182,6 +183,17 @@ class Cluster:
         topic = self.topic(name, partition=partitions - 1)
         self.eventually(f"{name} in the Metadata of every broker", lambda: self._is_served(topic))
         return topic
+
+    def _create(self, request: CreateTopicsRequest, *, is_new: bool) -> Any:
+        """Create a topic, again while a restarted broker has not registered, or the last topic of that name goes."""
+        passing = (NO_REPLICAS,) if is_new else (NO_REPLICAS, EXISTS)
+        deadline = time.monotonic() + self.wait_limit.cap_polling(CREATED_S)
+        while True:
+            created = only(self.call_controller(request).topics)
+            is_final = created.error_code not in passing or len(self.target.addresses) == 1
+            if is_final or time.monotonic() > deadline:
+                return created
+            time.sleep(POLL_S)
 
     def _usual_configs(self) -> dict[str, str]:
         """Return what a topic needs to be as cases expect it where the broker has another default."""

@@ -325,13 +325,13 @@ class ListRow:
         return 5 if self.types else 4
 
 
+IN_ANOTHER_CASE: Final = [ListRow("state in two cases", 1, states=("EMPTY", "empty"))]
 WITH_BLANKS: Final = [
     ListRow("state with a blank", 1, states=(EMPTY + " ",)),
     ListRow("state with a blank before it", 1, states=("no such", " " + EMPTY)),
 ]
 FILTERS: Final = [
     ListRow("state twice", 1, states=(EMPTY, EMPTY)),
-    ListRow("state in two cases", 1, states=("EMPTY", "empty")),
     ListRow("state unknown", 0, states=("no such",)),
     ListRow("state unknown beside a known one", 1, states=("no such", EMPTY)),
     ListRow("state without a name", 0, states=("",)),
@@ -353,6 +353,7 @@ FILTERS: Final = [
 @pytest.mark.parametrize("rows", [
     pytest.param([row for row in FILTERS if not row.types], id="states"),
     pytest.param([row for row in FILTERS if row.types], id="types"),
+    pytest.param(IN_ANOTHER_CASE, id="cases", marks=[era("3.9")]),
     pytest.param(WITH_BLANKS, id="blanks", marks=[era("4.0")]),
 ])  # fmt: skip
 def test_filters_of_a_list_of_groups(world: World, rows: Sequence[ListRow]) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.producers import LAST_SEQUENCE, IdempotentProducer, init_producer_id
+from highwater.conformance.cases.support.replicas import restart_leader
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, defect
@@ -156,10 +157,8 @@ def test_the_state_outlives_a_restart(cluster: Cluster) -> None:
     before = IdempotentProducer.create(cluster, topic)
     for sequence in range(0, 9, 3):
         before.send_accepted(sequence, 3)
-    cluster.stop(topic.leader_id)
-    cluster.start(topic.leader_id)
-    again = cluster.topic(topic.name)
-    producer = IdempotentProducer(cluster.leader(again), again, before.producer_id)
+    again, leader = restart_leader(cluster, topic)
+    producer = IdempotentProducer(leader, again, before.producer_id)
     expect("offset of the repeated batch", 6, producer.send_accepted(6, 3))
     assert_refused(producer, 10, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     expect("offset of the next batch", 9, producer.send_accepted(9))

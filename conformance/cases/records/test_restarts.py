@@ -7,6 +7,7 @@ import pytest
 from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, expect
 from highwater.conformance.cases.support.admin import SET, change_configs, controller
 from highwater.conformance.cases.support.producers import IdempotentProducer
+from highwater.conformance.cases.support.replicas import restart_leader
 from highwater.conformance.cases.support.transactions import (
     ABORT,
     COMMIT,
@@ -40,16 +41,6 @@ def create_single_replica(cluster: Cluster, **configs: str) -> Topic:
     """Return a topic whose only replica has to restore everything from its own disk."""
     cluster.need(STOP_NODE)
     return cluster.create_topic(replicas=1, configs=configs or None)
-
-
-def restart_leader(cluster: Cluster, topic: Topic) -> tuple[Topic, Broker]:
-    """Restart the leader, and return the topic and a connection to it when it serves the partition."""
-    cluster.stop(topic.leader_id)
-    cluster.start(topic.leader_id)
-    again = cluster.topic(topic.name, timeout_s=BACK_S)
-    leader = cluster.leader(again)
-    cluster.eventually("a fetch without an error", lambda: leader.fetch(again, 0).error_code == 0, BACK_S)
-    return again, leader
 
 
 def write_at(leader: Broker, topic: Topic, at_ms: int, value: bytes = b"v") -> None:

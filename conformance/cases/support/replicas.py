@@ -20,6 +20,16 @@ def create_replicated_topic(cluster: Cluster, **configs: str) -> Topic:
     return topic
 
 
+def restart_leader(cluster: Cluster, topic: Topic) -> tuple[Topic, Broker]:
+    """Restart the leader, and return the topic and a connection to it when it serves the partition."""
+    cluster.stop(topic.leader_id)
+    cluster.start(topic.leader_id)
+    again = cluster.topic(topic.name, timeout_s=FAILOVER_S)
+    leader = cluster.leader(again)
+    cluster.eventually("a fetch without an error", lambda: leader.fetch(again, 0).error_code == 0, FAILOVER_S)
+    return again, leader
+
+
 def create_assigned_topic(cluster: Cluster, *assignment: Sequence[int]) -> Topic:
     """Create a topic with these replicas by partition, and return its last partition when it has all replicas."""
     name = cluster.topic_name()
