@@ -61,6 +61,7 @@ class Cluster:
         self.target, self.advertised, self.timeout_s, self.keep = target, advertised, timeout_s, keep
         self.wait_limit = wait_limit or WaitLimit()
         self.log = ExchangeLog(whole=whole_log)
+        self.notes: list[str] = []  # what the report says of the case if it passes
         self.prefix = f"hw-{uuid.uuid4().hex[:10]}"
         self._counter = itertools.count(1)
         self._connections: list[Broker] = []

@@ -353,11 +353,15 @@ def _judge(item: pytest.Item, call: pytest.CallInfo[None], exception: BaseExcept
     has_values = item.config.getoption("hw_values") and verdict is CaseVerdict.PASS and CLUSTER in item.stash
     return CaseResult(
         case=case, clause=clause.id, level=clause.level, verdict=verdict, seconds=round(call.duration, 3),
-        message=_message(exception) if exception else "",
+        message=_message(exception) if exception else _notes(item),
         expected=getattr(exception, "expected", ""), actual=getattr(exception, "actual", ""),
         exchange=item.stash[CLUSTER].log.to_report() if is_shown else [],
         replies=replies_of(item.stash[CLUSTER].log, item.stash[CLUSTER].prefix) if has_values else [],
     )  # fmt: skip
+
+
+def _notes(item: pytest.Item) -> str:
+    return "; ".join(item.stash[CLUSTER].notes) if CLUSTER in item.stash else ""
 
 
 def _clear_result(item: pytest.Item) -> None:

@@ -516,7 +516,8 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
     ) -> ErrorCode:
         """Check like `check_commit`, but allow a client without member and generation in any group (KIP-447)."""
-        error = self._store.check(group_id)
-        if error is not ErrorCode.NONE or (generation_id < 0 and not member_id and instance_id is None):
+        error, group = self._store.check(group_id), self._store.groups.get(group_id)
+        is_empty, is_nameless = group is None or group.state is GroupState.EMPTY, not member_id and instance_id is None
+        if error is not ErrorCode.NONE or (generation_id < 0 and (is_empty or is_nameless)):
             return error
         return self._checks.find_committer(group_id, member_id, instance_id, generation_id)[0]

@@ -218,7 +218,7 @@ class TransactionCoordinator:
             return error
         if entry is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if entry.current.next_producer_id == producer_id:
+        if entry.current.has_promised(producer_id):
             return ErrorCode.CONCURRENT_TRANSACTIONS  # EndTxn has returned this id, and markers are missing
         if entry.current.producer_id != producer_id and self._guards.fence_old_producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -226,14 +226,12 @@ class TransactionCoordinator:
         return ErrorCode.NONE if is_current else ErrorCode.PRODUCER_FENCED
 
     async def add_offsets(self, request: Request) -> AddOffsetsToTxnResponse:
-        """Add the group's partition of `__consumer_offsets` to the transaction."""
+        """Add the group's partition of `__consumer_offsets` to the transaction; TxnOffsetCommit checks the group id."""
         body: AddOffsetsToTxnRequest = request.body
-        error = ErrorCode.NONE if body.group_id else ErrorCode.INVALID_GROUP_ID
-        if error is ErrorCode.NONE:
-            partition = (OFFSETS_TOPIC, self._groups.partition_for(body.group_id))
-            error = await self.add(
-                body.transactional_id, body.producer_id, body.producer_epoch, [partition], CLASSIC_VERSION
-            )
+        partition = (OFFSETS_TOPIC, self._groups.partition_for(body.group_id))
+        error = await self.add(
+            body.transactional_id, body.producer_id, body.producer_epoch, [partition], CLASSIC_VERSION
+        )
         return AddOffsetsToTxnResponse(error_code=error_for_version(error, 25, request.api_version))
 
     # -- EndTxn ------------------------------------------------------------------------------------
@@ -280,7 +278,7 @@ class TransactionCoordinator:
         )
         if current.state is TransactionState.ONGOING and not self._guards.fence_stale_end_txn:
             repeated = False  # it ends the open transaction
-        if current.next_producer_id == body.producer_id:
+        if current.has_promised(body.producer_id):
             raise RefusedTransactionError(ErrorCode.CONCURRENT_TRANSACTIONS)  # as in `_check_producer`
         if current.producer_id != body.producer_id and not repeated and self._guards.fence_old_producer_id:
             raise RefusedTransactionError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

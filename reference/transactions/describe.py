@@ -5,6 +5,7 @@ import re
 from highwater.reference.context import Context
 from highwater.reference.effects import Request
 from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.topics import is_legal_name
 from highwater.reference.transactions.states import TransactionState as State
 from highwater.reference.transactions.store import TransactionStore
 from highwater.reference.wire.errors import ErrorCode
@@ -47,6 +48,8 @@ class DescribeHandler:
         )
 
     def _partition(self, topic: str, number: int) -> PartitionResponse:
+        if not is_legal_name(topic):
+            return PartitionResponse(partition_index=number, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = self._replicas.partitions.get((topic, number))
         if partition is None:
             known = self._replicas.partition_exists(topic, number)

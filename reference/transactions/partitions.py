@@ -46,10 +46,8 @@ class AddPartitionsHandler:
     async def _add_all(self, body: AddPartitionsToTxnRequest, version: int) -> dict[TopicPartition, ErrorCode]:
         """Add all partitions, or none of them if one is unknown."""
         partitions = _partitions(body.v3_and_below_topics)
-        unknown = [partition for partition in partitions if not self._cache.knows(*partition)]
-        if unknown:
-            errors = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            return errors | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if errors := self._errors_of_unknown(partitions):
+            return errors
         error = await self._coordinator.add(
             body.v3_and_below_transactional_id,
             body.v3_and_below_producer_id,
@@ -59,10 +57,18 @@ class AddPartitionsHandler:
         )
         return dict.fromkeys(partitions, error_for_version(error, 24, version))
 
+    def _errors_of_unknown(self, partitions: list[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        """Return an error for each partition if one of them is unknown, else nothing."""
+        unknown = [partition for partition in partitions if not self._cache.knows(*partition)]
+        others = dict.fromkeys(partitions if unknown else (), ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return others | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
     async def _add_or_verify(
         self, transaction: AddPartitionsToTxnTransaction, version: int
     ) -> dict[TopicPartition, ErrorCode]:
         partitions = _partitions(transaction.topics)
+        if errors := self._errors_of_unknown(partitions):
+            return errors
         producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
         if not transaction.verify_only:
             error = await self._coordinator.add(*producer, partitions, EPOCH_BUMP_VERSION)

@@ -151,6 +151,13 @@ class Transaction:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
 
+    def has_promised(self, producer_id: int) -> bool:
+        """Return whether this is the id of the next transaction, while the last one still lacks markers.
+
+        A request may name -1, which stands for no next id.
+        """
+        return producer_id == self.next_producer_id != NO_PRODUCER_ID
+
     def is_repeated_end(self, producer_id: int, epoch: int, *, knows_previous_id: bool) -> bool:
         """Return whether an EndTxn 5 with this id and epoch repeats the one that ended the last transaction.
 

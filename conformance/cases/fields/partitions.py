@@ -28,15 +28,19 @@ def by_topic(items: Sequence[Item], kind: type[Any], named: str, listed: str = "
     )
 
 
-def somewhere(part: Callable[..., Any], error: Any) -> list[Row]:
-    """Return the rows about topics and partitions that do not exist; `part` takes the number of the partition."""
+def somewhere(part: Callable[..., Any], error: Any, illegal: Any = None) -> list[Row]:
+    """Return the rows about topics and partitions that do not exist; `part` takes the number of the partition.
+
+    `illegal` is the answer for names that no topic can have, by default also `error`.
+    """
+    illegal = error if illegal is None else illegal
     return [
         Row("partition negative", item(part(-1)), error),
         Row("partition smallest", item(part(INT32_MIN)), error),
         Row("partition one too large", item(part(PARTITIONS)), error),
         Row("partition largest", item(part(INT32_MAX)), error),
-        Row("topic empty", item(part(0), name=""), error),
-        Row("topic invalid", item(part(0), name="a b"), error),
+        Row("topic empty", item(part(0), name=""), illegal),
+        Row("topic invalid", item(part(0), name="a b"), illegal),
         Row("topic in upper case", item(part(0), change=str.upper), error),
-        Row("topic with a blank", item(part(0), change=lambda name: name + " "), error),
+        Row("topic with a blank", item(part(0), change=lambda name: name + " "), illegal),
     ]

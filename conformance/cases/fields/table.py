@@ -49,8 +49,9 @@ class Row:
 class Api:
     """How the items of one API are sent.
 
-    `ordinary` builds an item that is served with the answer `served`; `send` sends items in a version and returns the
-    answers by key.
+    `ordinary` builds an item that is served with the answer `served`; `send` sends items in a version and returns
+    the answers by key. `call` sends a whole request in a version and returns what `Call.read` reads; without it, the
+    request is sent to the broker of the case.
     """
 
     request: type[Any]
@@ -58,6 +59,17 @@ class Api:
     send: Callable[[Any, Sequence[Any], int], Answers]
     key: Callable[[Any], Any]
     served: Any = 0
+    call: Callable[[Any, Any, int], Any] | None = None
+
+
+def no_items(request: type[Any], call: Callable[[Any, Any, int], Any] | None = None) -> Api:
+    """Return an API of which only whole requests are tried."""
+    return Api(request, lambda world: None, lambda world, items, version: {}, lambda each: each, call=call)
+
+
+def whole(reply: Any) -> Any:
+    """Return the reply as it is."""
+    return reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +77,16 @@ class Call:
     """One value of a field of a whole request.
 
     `request` builds the request, `answer` is what `read` returns for the reply, or a frozenset of what releases return.
-    `versions` and `since` are as in `Row`.
+    `stored` checks what exists afterwards, given the request. `versions` and `since` are as in `Row`.
     """
 
     name: str
     request: Callable[[Any], Any]
     answer: Any
-    read: Callable[[Any], Any]
+    read: Callable[[Any], Any] = whole
     versions: tuple[int, int | None] = (0, None)
     since: str = ""
+    stored: Callable[[Any, Any], None] | None = None
 
 
 def parameters(rows: Sequence[Row]) -> list[Any]:
@@ -124,7 +137,7 @@ def shared(*rows: Row | Call) -> list[Any]:
 def check_all(api: Api, rows: Sequence[Row | Call], world: Any, broker: Broker) -> None:
     """Try all rows, also after one has failed; raises a failure that names all failed rows.
 
-    A row whose versions the broker lacks is left out, unless it lacks those of all rows.
+    A row whose versions the broker lacks is left out, unless it lacks those of all rows; the case notes how many were.
     """
     failures, lacking = list[TargetFailure](), list[Unsupported]()
     for row in rows:
@@ -138,6 +151,7 @@ def check_all(api: Api, rows: Sequence[Row | Call], world: Any, broker: Broker) 
             lacking.append(error)
     if len(lacking) == len(rows):
         raise lacking[0]
+    world.cluster.notes.append(f"{len(rows) - len(lacking)} of {len(rows)} rows apply")
     if len(failures) > 1:
         raise TargetFailure(f"{len(failures)} of {len(rows)} rows: {'; '.join(map(str, failures))}")
     if failures:
@@ -149,6 +163,9 @@ def _check_any(api: Api, row: Row | Call, world: Any, broker: Broker) -> None:
         return check(api, row, world, broker)
     versions = spread(broker, api.request, *row.versions)
     for version in sorted({versions[0], versions[-1]}):
-        reply = broker.call(row.request(world), version)
+        request = row.request(world)
+        reply = api.call(world, request, version) if api.call else broker.call(request, version)
         expect(f"{api_of(api.request).name} v{version}, {row.name}: answer", row.answer, row.read(reply))
+        if row.stored:
+            row.stored(world, request)
     return None

@@ -9,7 +9,7 @@ import pytest
 
 from highwater.conformance.broker import Broker, Topic, expect
 from highwater.conformance.cases.fields.partitions import INT32_MAX, INT32_MIN, PARTITIONS, by_topic, item, somewhere
-from highwater.conformance.cases.fields.table import Answers, Api, Call, Row, check_all, shared
+from highwater.conformance.cases.fields.table import Answers, Api, Call, Row, check_all, no_items, shared
 from highwater.conformance.cases.support.committed_offsets import MANY_GROUPS, commit, committed_topics
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause, era
@@ -417,11 +417,6 @@ DELETED: Final = [
         read_results,
     ),
 ]
-
-
-def no_items(request: type[Any]) -> Api:
-    """Return an API of which only whole requests are tried."""
-    return Api(request, lambda world: None, lambda world, items, version: {}, lambda each: each)
 
 
 @clause("FLD-7", "DescribeGroups")
