@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from highwater.conformance.broker import Broker, Topic, expect
 from highwater.conformance.cases.fields.partitions import INT16_MIN, INT64_MIN, PARTITIONS
-from highwater.conformance.cases.fields.table import Call
+from highwater.conformance.cases.fields.table import Call, changed
 from highwater.conformance.cases.support.producers import NOT_READY
 from highwater.conformance.cases.support.transactions import Transactional, coordinator_of, describe_transaction
 from highwater.conformance.cluster import Cluster
@@ -126,11 +126,10 @@ def expect_state_if_known(world: World, name: str, state: str) -> None:
         expect_state(world, name, state, 0)
 
 
-def identity(producer: Transactional, changed: Mapping[str, Any], **others: Any) -> dict[str, Any]:
-    """Return the fields that name a producer and others, with changes: a function changes the usual value."""
+def identity(producer: Transactional, fields: Mapping[str, Any], **others: Any) -> dict[str, Any]:
+    """Return the fields that name a producer and others, with changes as in `changed`."""
     own = {"transactional_id": producer.id, "producer_id": producer.producer_id, "producer_epoch": producer.epoch}
-    named = own | others
-    return named | {name: value(named[name]) if callable(value) else value for name, value in changed.items()}
+    return changed(own | others, fields)
 
 
 WRONG_EPOCHS: Final[list[tuple[str, Any]]] = [

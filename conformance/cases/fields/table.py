@@ -9,7 +9,7 @@ A call is a row about a field of the whole request, or about an item given twice
 All rows and calls of one API can share a case, and with it the topics or groups that they need.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,6 +67,11 @@ def no_items(request: type[Any], call: Callable[[Any, Any, int], Any] | None = N
     return Api(request, lambda world: None, lambda world, items, version: {}, lambda each: each, call=call)
 
 
+def changed(usual: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the usual fields with changes: a function changes the usual value."""
+    return {**usual, **{name: value(usual[name]) if callable(value) else value for name, value in fields.items()}}
+
+
 def whole(reply: Any) -> Any:
     """Return the reply as it is."""
     return reply
@@ -87,6 +92,15 @@ class Call:
     versions: tuple[int, int | None] = (0, None)
     since: str = ""
     stored: Callable[[Any, Any], None] | None = None
+
+
+def calls(
+    request: Callable[..., Callable[[Any], Any]], read: Callable[[Any], Any],
+    rows: Sequence[tuple[str, Mapping[str, Any], Any]], versions: tuple[int, int | None] = (0, None),
+    stored: Callable[[Any, Any], None] | None = None,
+) -> list[Call]:  # fmt: skip
+    """Return the rows with these names, changed fields and answers; `request` takes the changed fields."""
+    return [Call(name, request(**fields), answer, read, versions, stored=stored) for name, fields, answer in rows]
 
 
 def parameters(rows: Sequence[Row]) -> list[Any]:

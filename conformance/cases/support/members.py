@@ -129,6 +129,10 @@ class Member:
         self.reply: Any = None
 
     @property
+    def group(self) -> str:
+        return self._driver.group
+
+    @property
     def is_leader(self) -> bool:
         return bool(self.reply.leader == self.member_id)
 
