@@ -340,7 +340,8 @@ class Topics:
         states = body.topics if by_id else tuple(DeleteTopicState(name=name) for name in body.topic_names)
         names: dict[DeleteTopicState, str] = {}
         refused: dict[DeleteTopicState, RefusedRequestError] = {}
-        for state in states:
+        answered = self._answered(states)
+        for state in answered:
             try:
                 names[state] = self._topic_to_delete(state, states)
             except RefusedRequestError as error:
@@ -356,9 +357,22 @@ class Topics:
                     error_code=refused[state].error if state in refused else ErrorCode.NONE,
                     error_message=refused[state].message if state in refused else None,
                 )
-                for state in states
+                for state in answered
             )
         )
+
+    def _answered(self, states: tuple[DeleteTopicState, ...]) -> list[DeleteTopicState]:
+        """Return the states with a response: each topic once, even if it is named twice, and all ambiguous states."""
+        names = {state.name for state in states if state.name is not None}
+        return [
+            state
+            for number, state in enumerate(states)
+            if _is_ambiguous(state)
+            or (state not in states[:number] and not (state.name is None and self._named(state) in names))
+        ]
+
+    def _named(self, state: DeleteTopicState) -> str | None:
+        return self._cache.name_of(state.topic_id) if state.name is None else state.name
 
     async def _delete_all(self, names: Iterable[str], wait_ms: int) -> dict[str, RefusedRequestError]:
         """Ask the controller to delete the topics, and wait; return those that are still there, with the reason."""
@@ -372,18 +386,24 @@ class Topics:
         """Return the name of the topic to delete; raise RefusedRequestError if it is unknown or ambiguous."""
         if not self._controller.active:
             raise RefusedRequestError(ErrorCode.NOT_CONTROLLER)
-        if bool(state.name) == (state.topic_id != ZERO_UUID):
+        if _is_ambiguous(state):
             raise RefusedRequestError(
                 ErrorCode.INVALID_REQUEST, "The request must have either a topic name or a topic id, not both."
             )
-        if states.count(state) > 1:
+        name = self._named(state)
+        known = self._cache.topics.get(name or "")
+        if states.count(state) > 1 or (known and state.name and DeleteTopicState(topic_id=known.topic_id) in states):
             raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-        name = state.name or self._cache.name_of(state.topic_id)
         if name is None:
             raise RefusedRequestError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if name not in self._cache.topics:
+        if known is None:
             raise RefusedRequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return name
+
+
+def _is_ambiguous(state: DeleteTopicState) -> bool:
+    """Return whether a state has both a name and an id, or neither; an empty name is a name."""
+    return (state.name is not None) == (state.topic_id != ZERO_UUID)
 
 
 TOPICS_BY_ID_SINCE = 6

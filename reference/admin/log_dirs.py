@@ -69,6 +69,7 @@ class LogDirs:
     def _move(self, path: str, topic: str, number: int) -> ErrorCode:
         if path != self._context.config.log_dir:
             return ErrorCode.LOG_DIR_NOT_FOUND
-        if (topic, number) not in self._replicas.partitions:
-            return ErrorCode.REPLICA_NOT_AVAILABLE
-        return ErrorCode.NONE
+        if (topic, number) in self._replicas.partitions:
+            return ErrorCode.NONE
+        is_elsewhere = self._replicas.partition_exists(topic, number)
+        return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

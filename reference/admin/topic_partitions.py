@@ -3,7 +3,7 @@
 from highwater.reference.effects import Request
 from highwater.reference.metadata import TOPIC_OPERATIONS
 from highwater.reference.metadata_cache import MetadataCache
-from highwater.reference.topics import INTERNAL_TOPICS
+from highwater.reference.topics import INTERNAL_TOPICS, is_legal_name
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import (
     DescribeTopicPartitionsRequest,
@@ -28,6 +28,8 @@ class TopicPartitions:
         The next cursor is the first partition that does not fit in the page.
         """
         body: DescribeTopicPartitionsRequest = request.body
+        if _is_invalid(body):
+            return _refused(body)
         names = sorted({topic.name for topic in body.topics} or self._cache.topics)
         start = ("", 0) if body.cursor is None else (body.cursor.topic_name, body.cursor.partition_index)
         capacity = max(min(body.response_partition_limit, MAX_PAGE), 1)
@@ -36,17 +38,12 @@ class TopicPartitions:
             if name < start[0]:
                 continue
             if name not in self._cache.topics:
-                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                topics.append(
-                    DescribeTopicPartitionsResponseTopic(
-                        error_code=unknown, name=name, topic_authorized_operations=TOPIC_OPERATIONS
-                    )
-                )
+                topics.append(_unknown_topic(name))
                 continue
             numbers = [n for n in sorted(self._cache.topics[name].partitions) if name > start[0] or n >= start[1]]
             page, remaining = numbers[:capacity], numbers[capacity:]
             capacity -= len(page)
-            if page:
+            if page or not remaining:  # a cursor may be behind the last partition
                 topics.append(self._topic(name, page))
             if remaining:
                 cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=remaining[0])
@@ -69,3 +66,27 @@ class TopicPartitions:
                 for number in numbers
             ),
         )
+
+
+def _is_invalid(body: DescribeTopicPartitionsRequest) -> bool:
+    """Return whether the cursor is negative, or in a topic that the request does not list."""
+    names = {topic.name for topic in body.topics}
+    return body.cursor is not None and (
+        body.cursor.partition_index < 0 or bool(names and body.cursor.topic_name not in names)
+    )
+
+
+def _refused(body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=tuple(
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+            for topic in body.topics
+        )
+    )
+
+
+def _unknown_topic(name: str) -> DescribeTopicPartitionsResponseTopic:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )

@@ -142,7 +142,7 @@ def test_alter_replica_log_dirs_accepts_only_the_existing_folder(world: Simulate
         (result,) = world.ask(body, 2).results
         return [part.error_code for part in result.partitions]
 
-    assert move(folder.log_dir) == [ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE]
+    assert move(folder.log_dir) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert move("/elsewhere") == [ErrorCode.LOG_DIR_NOT_FOUND] * 2
 
 

@@ -160,7 +160,8 @@ def test_an_invalid_deletion_deletes_nothing(world: Simulated) -> None:
     by_name = DeleteTopicState(name=TOPIC)
     assert delete(world, DeleteTopicState(name=TOPIC, topic_id=known)) == [ErrorCode.INVALID_REQUEST]
     assert delete(world, DeleteTopicState()) == [ErrorCode.INVALID_REQUEST]
-    assert delete(world, by_name, by_name) == [ErrorCode.INVALID_REQUEST] * 2
+    assert delete(world, by_name, by_name) == [ErrorCode.INVALID_REQUEST]
+    assert delete(world, by_name, DeleteTopicState(topic_id=known)) == [ErrorCode.INVALID_REQUEST]
     assert delete(world, DeleteTopicState(topic_id=UNKNOWN_ID)) == [ErrorCode.UNKNOWN_TOPIC_ID]
     assert delete(world, DeleteTopicState(name="nowhere")) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert TOPIC in world.broker().cache.topics

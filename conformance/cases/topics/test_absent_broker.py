@@ -2,11 +2,12 @@
 
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
 from highwater.conformance.broker import Broker, Topic, batch, expect, only
-from highwater.conformance.cases.support.admin import need_feature
+from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller, need_feature
 from highwater.conformance.cases.support.reassignments import await_replicas, ongoing_reassignments, reassign
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
@@ -21,7 +22,7 @@ from highwater.conformance.cases.topics.test_failover import VALUES
 from highwater.conformance.cases.topics.test_replicas import log_sizes
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import GuardOff, Reply, defect
+from highwater.conformance.defects import GuardOff, Reply, Request, defect
 from highwater.conformance.failures import NoReply
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
@@ -31,6 +32,7 @@ from highwater.reference.wire.messages.replicas import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
 )
 
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
@@ -81,6 +83,31 @@ def _try_to_reassign(cluster: Cluster, topic: Topic, *replicas: int) -> bool:
     with suppress(NoReply):
         return reassign(cluster, topic.name, replicas) == 0
     return False
+
+
+@clause("FLD-10", "ListPartitionReassignments while one waits")
+@defect(Request(ListPartitionReassignmentsRequest, "topics", None))
+def test_only_the_partitions_that_a_list_names_are_in_it(cluster: Cluster) -> None:
+    topic, new, _ = _topic_that_moves(cluster)
+    for partitions, count in (((), 0), ((0,), 1), ((1, 0, -1), 1), ((1,), 0), (None, 0)):
+        named = () if partitions is None else (_listed(topic, *partitions),)
+        found = cluster.eventually(
+            "a list of reassignments", partial(_try_to_list, cluster, named), CONTROLLER_TIMEOUT_S
+        )
+        listed = [part for each in found.topics for part in each.partitions]
+        expect(f"reassignments of partitions {partitions}", (0, count), (found.error_code, len(listed)))
+    cluster.resume(new)
+
+
+def _try_to_list(cluster: Cluster, topics: tuple[ListPartitionReassignmentsTopics, ...]) -> Any:
+    """Return a reply, or None if the broker still waits for the paused controller."""
+    with suppress(NoReply), controller(cluster) as broker:
+        return broker.call(ListPartitionReassignmentsRequest(topics=topics, timeout_ms=TIMEOUT_MS))
+    return None
+
+
+def _listed(topic: Topic, *partitions: int) -> ListPartitionReassignmentsTopics:
+    return ListPartitionReassignmentsTopics(name=topic.name, partition_indexes=partitions)
 
 
 @clause("ADM-45")
