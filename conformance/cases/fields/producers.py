@@ -62,10 +62,18 @@ class World:
         return producer
 
     def call(self, request: Any, version: int) -> Any:
-        """Send a request to the coordinator of its transactional id, until that is ready, and return the reply."""
+        """Send a request to the coordinator of its transactional id, until that is ready, and return the reply.
+
+        A broker returns NOT_COORDINATOR for a moment after FindCoordinator has named it.
+        """
         name = transactional_id(request)
-        address = coordinator_of(self.cluster, name) if name else None
-        return self.patiently(self.cluster.connect(address), request, version)
+
+        def once() -> Any:
+            address = coordinator_of(self.cluster, name) if name else None
+            reply = self.patiently(self.cluster.connect(address), request, version)
+            return None if set(error_codes(reply)) == {ErrorCode.NOT_COORDINATOR} else reply
+
+        return self.cluster.eventually("the coordinator", once, 15.0)
 
     def patiently(self, broker: Broker, request: Any, version: int) -> Any:
         """Send a request until the broker is ready for it, and return the reply."""

@@ -10,8 +10,8 @@ All rows and calls of one API can share a case, and with it the topics or groups
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -92,6 +92,14 @@ class Call:
     versions: tuple[int, int | None] = (0, None)
     since: str = ""
     stored: Callable[[Any, Any], None] | None = None
+
+
+R = TypeVar("R", Row, Call)
+
+
+def later(since: str, *rows: R) -> list[R]:
+    """Return the rows limited to this Kafka version and newer ones: an older release was seen to answer otherwise."""
+    return [replace(row, since=since) for row in rows]
 
 
 def calls(

@@ -414,7 +414,7 @@ def is_listed(count: int) -> Callable[[World, AclCreation], None]:
 
 def filtered(request: Callable[..., Any], **fields: Any) -> Callable[[World], Any]:
     """Return a builder of a request with a filter for the entries of a topic that does not exist."""
-    named = {"resource_type_filter": TOPIC, "resource_name_filter": "hw-none", "principal_filter": ALIEN}
+    named = {"resource_type_filter": TOPIC, "resource_name_filter": "hw-none", "principal_filter": "User:hw-none"}
     return lambda world: request(**changed(ANYTHING | named, fields))
 
 

@@ -29,7 +29,7 @@ from highwater.conformance.cases.fields.producers import (
     send_call,
     transactional_id,
 )
-from highwater.conformance.cases.fields.table import Answers, Api, Call, Row, check_all, no_items, shared
+from highwater.conformance.cases.fields.table import Answers, Api, Call, Row, calls, check_all, later, no_items, shared
 from highwater.conformance.cases.support.committed_offsets import committed_topics
 from highwater.conformance.cases.support.transactions import COMMIT, Transactional, describe_transaction
 from highwater.conformance.clause import clause
@@ -51,10 +51,12 @@ from highwater.reference.wire.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 
-UNKNOWN, NOT_ATTEMPTED, NO_GROUP_NAME, TOO_LARGE, NO_MEMBER, ILLEGAL = (
+UNKNOWN, NOT_ATTEMPTED, NO_GROUP_NAME, TOO_LARGE, NO_MEMBER = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INVALID_GROUP_ID,
-    ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.UNKNOWN_MEMBER_ID,
 )  # fmt: skip
+OBSERVED: Final = "3.9"
+"""The first release that was seen to answer as in some rows; 2.8 does not."""
 CLASSIC: Final = (0, 3)
 """The versions of AddPartitionsToTxn for clients."""
 BATCHED: Final = (4, None)
@@ -136,11 +138,11 @@ ADDED: Final[list[Row | Call]] = [
     Call("topics empty", no_topics, [], read_additions, CLASSIC),
     Call("partitions empty", additions(), [], read_additions, CLASSIC),
     *(
-        Call(name, request, [(part, 0) for part in parts], read_additions, CLASSIC, stored=contains(*set(parts)))
-        for name, request, parts in [
-            ("partition twice", additions(0, 1, 0), (0, 0, 1)),
-            ("topic twice", additions(0, 1, together=False), (0, 1)),
-            ("partition in two structs of its topic", additions(1, 1, together=False), (1, 1)),
+        Call(name, request, [(part, 0) for part in parts], read_additions, CLASSIC, since, contains(*set(parts)))
+        for name, request, parts, since in [
+            ("partition twice", additions(0, 1, 0), (0, 0, 1), OBSERVED),
+            ("topic twice", additions(0, 1, together=False), (0, 1), ""),
+            ("partition in two structs of its topic", additions(1, 1, together=False), (1, 1), OBSERVED),
         ]
     ),
     *(
@@ -302,6 +304,11 @@ def commits(
     return build
 
 
+def commits_first(**fields: Any) -> Callable[[OffsetWorld], Any]:
+    """Return a builder of a request for the first partition."""
+    return commits(offset(0), **fields)
+
+
 def call_group(world: OffsetWorld, request: Any, version: int) -> Any:
     return world.patiently(world.coordinator, request, version)
 
@@ -341,16 +348,18 @@ def has_committed(committed: int, epoch: int, metadata: str) -> Callable[[Offset
     return stored
 
 
+VERIFIED: Final = "3.9"
+"""The first release that was seen to verify the producer of an offset (KIP-890)."""
 MEMBER: Final = (3, None)
 """The versions with a member of a group."""
-MEMBERS: Final[list[tuple[str, dict[str, Any], int]]] = [
-    ("generation_id -2", {"generation_id": -2}, 0),
-    ("generation_id 0", {"generation_id": 0}, NO_MEMBER),
-    ("generation_id largest", {"generation_id": INT32_MAX}, NO_MEMBER),
-    ("member_id unknown", {"member_id": "m"}, 0),
-    ("member_id unknown in a generation", {"member_id": "m", "generation_id": 1}, NO_MEMBER),
-    ("group_instance_id unknown", {"group_instance_id": "i"}, 0),
-    ("group_instance_id empty", {"group_instance_id": ""}, 0),
+MEMBERS: Final[list[tuple[str, dict[str, Any], list[tuple[int, int]]]]] = [
+    ("generation_id -2", {"generation_id": -2}, [(0, 0)]),
+    ("generation_id 0", {"generation_id": 0}, [(0, NO_MEMBER)]),
+    ("generation_id largest", {"generation_id": INT32_MAX}, [(0, NO_MEMBER)]),
+    ("member_id unknown", {"member_id": "m"}, [(0, 0)]),
+    ("member_id unknown in a generation", {"member_id": "m", "generation_id": 1}, [(0, NO_MEMBER)]),
+    ("group_instance_id unknown", {"group_instance_id": "i"}, [(0, 0)]),
+    ("group_instance_id empty", {"group_instance_id": ""}, [(0, 0)]),
 ]
 """Name of a row, changed fields, and the error for a group without members."""
 TXN_OFFSET_COMMIT: Final = Api(
@@ -384,13 +393,13 @@ COMMITS: Final[list[Row | Call]] = [
         stored=has_committed(6, -1, ""),
     ),
     Call("group_id empty", commits(offset(0), group_id=""), [(0, NO_GROUP_NAME)], read_commits),
+    *later(OBSERVED, *calls(commits_first, read_commits, MEMBERS, MEMBER)),
     *(
-        Call(name, commits(offset(0), **fields), [(0, error)], read_commits, MEMBER)
-        for name, fields, error in MEMBERS
+        Call(name, commits_first(**changed), [(0, error)], read_commits, since=VERIFIED)
+        for name, changed, error in WRONG_IDS[1:]
     ),
-    *(Call(name, commits(offset(0), **changed), [(0, error)], read_commits) for name, changed, error in WRONG_IDS[1:]),
     *(
-        Call(name, commits(offset(0), producer_epoch=epoch), [(0, OLD_FENCED)], read_commits)
+        Call(name, commits_first(producer_epoch=epoch), [(0, OLD_FENCED)], read_commits, since=VERIFIED)
         for name, epoch in WRONG_EPOCHS
     ),
 ]  # fmt: skip
@@ -441,8 +450,10 @@ def send_producers(world: World, items: Sequence[Item], version: int) -> Answers
 DESCRIBE_PRODUCERS: Final = Api(
     DescribeProducersRequest, lambda world: item(next(world.others))(world), send_producers, partition_key, (0, 1)
 )
+ILLEGAL: Final = (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)
+"""The answer for a name that no topic can have."""
 DESCRIBED: Final[list[Row | Call]] = [
-    *somewhere(int, (UNKNOWN, 0), (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)),
+    *(replace(row, since=OBSERVED if row.answer == ILLEGAL else "") for row in somewhere(int, (UNKNOWN, 0), ILLEGAL)),
     Row("partition without producers", item(0), (0, 0)),
     Call("topics empty", producers(topics=()), [], read_producers),
     Call("partitions empty", producers(), [], read_producers),
