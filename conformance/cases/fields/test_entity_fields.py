@@ -368,12 +368,12 @@ def test_fields_of_a_description_of_users(world: World, rows: Sequence[Call]) ->
 
 ACL_PATTERNS: Final = (1, None)
 """The versions with types of patterns."""
-ALIEN: Final = "User:hw-nobody"
+ALIEN: Final = "User:hw-absent"
 """A principal that no connection of the suite has."""
 
 
 def entry(**fields: Any) -> Callable[[World], AclCreation]:
-    """Return a builder of an entry that allows a new topic to be read by a user that nobody is."""
+    """Return a builder of an entry that allows a new topic to be read by a user that does not exist."""
     usual = {
         "resource_type": TOPIC, "resource_pattern_type": LITERAL, "principal": ALIEN, "host": "*", "operation": READ,
         "permission_type": ALLOW,
@@ -436,7 +436,7 @@ FILTERS: Final[list[tuple[str, dict[str, Any]]]] = [
     ("resource_name with a blank", {"resource_name_filter": "a b"}),
     ("resource_name of all", {"resource_name_filter": "*"}),
     ("principal empty", {"principal_filter": ""}),
-    ("principal without type", {"principal_filter": "hw-nobody"}),
+    ("principal without type", {"principal_filter": "hw-absent"}),
     ("host empty", {"host_filter": ""}),
     ("host unknown", {"host_filter": "no such host"}),
 ]
@@ -459,7 +459,7 @@ CREATED: Final[list[Row | Call]] = [
         BESIDE_IT,
         versions=ACL_PATTERNS,
     ),
-    Row("principal without type", entry(principal="hw-nobody"), INVALID, is_listed(0)),
+    Row("principal without type", entry(principal="hw-absent"), INVALID, is_listed(0)),
     Row("principal empty", entry(principal=""), INVALID, is_listed(0)),
     Row("principal of a type without name", entry(principal="User:"), frozenset({0, INVALID})),
     Row("host empty", entry(host=""), 0, is_listed(1)),
