@@ -67,23 +67,11 @@ class OffsetsHandler:
         if requested.timestamp < 0 and version < SPECIAL_SINCE.get(requested.timestamp, version + 1):
             error = ErrorCode.UNSUPPORTED_VERSION
         if partition is not None and error is ErrorCode.NONE:
-            consumer = body.replica_id < 0
-            end = partition.high_watermark if consumer else partition.log.log_end_offset
-            if consumer and requested.timestamp != EARLIEST and end < partition.epoch_start_offset:
-                # A new leader's high watermark may lag behind an offset already returned by the old leader. Return an
-                # error until it reaches the start of the leader epoch (KIP-207).
-                known = version >= OFFSET_NOT_AVAILABLE_SINCE
-                error = ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE
-            else:
-                if consumer and body.isolation_level == READ_COMMITTED:
-                    end = partition.log.producers.last_stable_offset(end)
-                with partition.storage():
-                    offset, timestamp = _find(partition, requested.timestamp, end)
-                error = ErrorCode.KAFKA_STORAGE_ERROR if partition.offline else error
-                if version >= LEADER_EPOCH_SINCE:
-                    # The end of what a reader may see has the leader's epoch, as in Partition.fetchOffsetForTimestamp.
-                    at_end = requested.timestamp == LATEST
-                    epoch = partition.leader_epoch if at_end else _epoch_of(partition, offset)
+            error, offset, timestamp = _look_up(partition, requested.timestamp, body, version)
+            if error is ErrorCode.NONE and version >= LEADER_EPOCH_SINCE:
+                # The end of what a reader may see has the leader's epoch, as in Partition.fetchOffsetForTimestamp.
+                at_end = requested.timestamp == LATEST
+                epoch = partition.leader_epoch if at_end else _epoch_of(partition, offset)
         return ListOffsetsPartitionResponse(
             partition_index=requested.partition_index,
             error_code=error,
@@ -110,6 +98,28 @@ class OffsetsHandler:
         if partition is not None and error is ErrorCode.NONE:
             epoch, end = partition.log.epochs.end_offset_for(requested.leader_epoch, partition.log.log_end_offset)
         return EpochEndOffset(partition=requested.partition, error_code=error, leader_epoch=epoch, end_offset=end)
+
+
+def _look_up(
+    partition: Partition, timestamp: int, body: ListOffsetsRequest, version: int
+) -> tuple[ErrorCode, int, int]:
+    """Return (error, offset, timestamp) of what the requester may see."""
+    consumer = body.replica_id < 0
+    end = partition.high_watermark if consumer else partition.log.log_end_offset
+    lags = consumer and end < partition.epoch_start_offset
+    if consumer and body.isolation_level == READ_COMMITTED:
+        end = partition.log.producers.last_stable_offset(end)
+    with partition.storage():
+        offset, found_timestamp = _find(partition, timestamp, end)
+    if partition.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR, *NOT_FOUND
+    if lags and timestamp != EARLIEST and (timestamp == LATEST or offset < 0):
+        # A new leader's high watermark may lag behind an offset already returned by the old leader. Until it reaches
+        # the start of the leader epoch, there is no latest offset, and a time without a record below the high
+        # watermark may have one above it (KIP-207, Partition.fetchOffsetForTimestamp).
+        known = version >= OFFSET_NOT_AVAILABLE_SINCE
+        return ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE, *NOT_FOUND
+    return ErrorCode.NONE, offset, found_timestamp
 
 
 def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int]:
