@@ -9,14 +9,16 @@ import pytest
 from highwater.fuzz.simulator.cluster import Load, Settings
 from highwater.fuzz.simulator.invariants.violations import Violation
 from highwater.fuzz.simulator.probes import table
-from highwater.fuzz.simulator.probes.client.node import PROBES
+from highwater.fuzz.simulator.probes.client.node import PROBES, Needs
 from highwater.fuzz.simulator.search import run_seed
 from highwater.reference.admin import alter_configs
 from highwater.reference.admin.log_dirs import LogDirs
+from highwater.reference.controller import handlers
 from highwater.reference.effects import Request
 from highwater.reference.groups import checks, coordinator
 from highwater.reference.groups.offsets import OffsetsCoordinator
-from highwater.reference.replication import offsets
+from highwater.reference.metadata import MetadataHandler
+from highwater.reference.replication import log_maintenance, offsets
 from highwater.reference.replication.fetch_sessions import Session as FetchSession
 from highwater.reference.topics import Topics
 from highwater.reference.transactions import partitions
@@ -111,6 +113,58 @@ def partitions_that_never_move(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FetchSession, "update", wrong)
 
 
+def forgotten_topics(patch: pytest.MonkeyPatch) -> None:
+    """A session that forgets a partition forgets the others of its topic, too."""
+    update = FetchSession.update
+
+    def wrong(session: FetchSession, body: Any) -> None:
+        gone = tuple(replace(each, partitions=(0, 1, 2)) for each in body.forgotten_topics_data)
+        update(session, replace(body, forgotten_topics_data=gone))
+
+    patch.setattr(FetchSession, "update", wrong)
+
+
+def brokers_without_racks(patch: pytest.MonkeyPatch) -> None:
+    """DescribeCluster returns brokers without racks."""
+    describe = MetadataHandler.describe_cluster
+
+    async def wrong(handler: MetadataHandler, request: Request) -> Any:
+        answer = await describe(handler, request)
+        return replace(answer, brokers=tuple(replace(each, rack=None) for each in answer.brokers))
+
+    patch.setattr(MetadataHandler, "describe_cluster", wrong)
+
+
+def compacted_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Compaction ignores min.compaction.lag.ms."""
+    end = log_maintenance.cleanable_end
+    patch.setattr(
+        log_maintenance, "cleanable_end", lambda log, wall_ms, watermark: end(log, wall_ms + (1 << 40), watermark)
+    )
+
+
+def latest_of_a_new_leader(patch: pytest.MonkeyPatch) -> None:
+    """ListOffsets returns the high watermark of a new leader at once, although it lags (before KIP-207)."""
+    look_up = offsets._look_up
+
+    def wrong(partition: Any, *request: Any) -> Any:
+        before, partition.epoch_start_offset = partition.epoch_start_offset, 0
+        try:
+            return look_up(partition, *request)
+        finally:
+            partition.epoch_start_offset = before
+
+    patch.setattr(offsets, "_look_up", wrong)
+
+
+def last_replica_leads(patch: pytest.MonkeyPatch) -> None:
+    """A controlled shutdown elects the last assigned replica that is in sync."""
+    elect = handlers.elect_for_shutdown
+    patch.setattr(
+        handlers, "elect_for_shutdown", lambda state, replicas, *brokers: elect(state, replicas[::-1], *brokers)
+    )
+
+
 def errors_of_the_last_transaction(patch: pytest.MonkeyPatch) -> None:
     """AddPartitionsToTxn returns the same error for all partitions of a transaction."""
     results = partitions._results
@@ -131,8 +185,13 @@ WRONG: dict[str, Patch] = {
     "names of topics": colliding_names,
     "moving sessions": partitions_that_never_move,
     "several transactions": errors_of_the_last_transaction,
+    "sessions of several topics": forgotten_topics,
+    "descriptions of the cluster": brokers_without_racks,
+    "compaction by age": compacted_too_early,
+    "new leader behind": latest_of_a_new_leader,
+    "shutdown of a leader": last_replica_leads,
 }
-"""A wrong broker for a probe of each module: none of them is a written mutant."""
+"""A wrong broker for a probe of each module, and for two that request faults: none of them is a written mutant."""
 
 
 def run(name: str, *, kind: str = "fields", seed: int = 0) -> Violation | None:
@@ -148,7 +207,8 @@ QUICK = {"lists of groups", "drawn settings", "several transactions"}
 def test_a_broker_that_is_wrong_in_one_field_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(table, "PROBES", tuple(probe for probe in PROBES if probe.name == name))
     WRONG[name](monkeypatch)
-    violation = run(name)
+    (needs,) = {probe.needs for probe in PROBES if probe.name == name}
+    violation = run(name, kind="alone" if needs is Needs.ALONE else "fields")
     assert violation is not None
     assert violation.invariant == "AnswersFitModel", str(violation)
     assert violation.message.startswith(f"probe {name} (")

@@ -7,18 +7,27 @@ from functools import partial
 from typing import Any, Final
 
 from highwater.fuzz.simulator.probes.client.node import Needs, probe
-from highwater.fuzz.simulator.probes.client.requests import list_request, produce_request
+from highwater.fuzz.simulator.probes.client.requests import (
+    list_request,
+    of_topics,
+    parts_of,
+    produce_request,
+    request,
+)
 from highwater.fuzz.simulator.probes.client.session import (
     EARLIEST,
     LATEST,
+    MAX_TIMESTAMP,
     E,
     Session,
     record,
 )
+from highwater.fuzz.simulator.probes.client.transactional import Transactional, TransactionLog, finish, write
 from highwater.fuzz.simulator.probes.fetch import elect, move_leader
 from highwater.fuzz.simulator.probes.records import IdempotentModel, PartitionModel, producer_id
 from highwater.fuzz.simulator.probes.topics import UNCLEAN
 from highwater.fuzz.simulator.probes.trimming import delete_records, set_topic
+from highwater.reference.drivers.simulation.world import WALL_CLOCK_START_MS
 from highwater.reference.procedures import Pending
 from highwater.reference.wire.records import build_batch
 
@@ -28,10 +37,13 @@ ON_ONE: Final = [[1, 2, 3]]
 alone = partial(probe, needs=Needs.ALONE)
 
 
-def begin_produce(session: Session, topic: str, batch: bytes = BATCH, timeout_ms: int = 1_000, **fields: Any) -> Any:
-    """Send a batch to broker 1; fields of the request may follow."""
-    body = produce_request(topic, {0: batch}, timeout_ms=timeout_ms, **fields)
-    return session.send(1, body, patience_ms=timeout_ms + 2_500)
+def begin_produce(
+    session: Session, topic: str, batch: bytes = BATCH, timeout_ms: int = 1_000, *,
+    broker_id: int = 1, partition: int = 0, **fields: Any,
+) -> Any:  # fmt: skip
+    """Send a batch to a broker; fields of the request may follow."""
+    body = produce_request(topic, {partition: batch}, timeout_ms=timeout_ms, **fields)
+    return session.send(broker_id, body, patience_ms=timeout_ms + 2_500)
 
 
 async def error_of(pending: Pending[Any]) -> int:
@@ -165,42 +177,141 @@ async def _end_stays(session: Session, topic: str, end: int) -> None:
     session.expect(False, "no leader answers ListOffsets after the old one died")
 
 
+@alone("LST-4", "REP-24")
+async def new_leader_behind(session: Session) -> None:
+    """A new leader whose high watermark lags returns the log start and what is below it, and no end (KIP-207)."""
+    second = session.cluster.controller()
+    leader, lagging = [each for each in session.brokers if each != second]
+    topic = await session.create_topic("behind", assigned=[[leader, second, lagging]])
+    await session.append(topic, [record(b"early"), record(b"early")])
+    await session.sleep(400)  # all replicas learn of the high watermark
+    await session.fault("cut", lagging, for_ms=1_500, of="brokers", direction="both")
+    late = build_batch([record(b"late", None, WALL_CLOCK_START_MS + 1)])
+    await session.ask(leader, produce_request(topic, {0: late}, acks=1))
+    await session.sleep(60)
+    await session.fault("bounce", leader, for_ms=700)
+    await session.until(partial(session.leader_at, topic, second), second, f"the leader of {topic}", 2_000)
+    until_ms = session.now_ms + LAG_MS - 250
+    while session.now_ms < until_ms:
+        for timestamp, expected in (
+            (EARLIEST, 0), (WALL_CLOCK_START_MS, 0), (LATEST, -1), (MAX_TIMESTAMP, -1), (WALL_CLOCK_START_MS + 1, -1),
+        ):  # fmt: skip
+            version = 4 + session.draw(4) if timestamp != MAX_TIMESTAMP else 7
+            answer = await session.ask(second, list_request(topic, timestamp), version)
+            found = answer.topics[0].partitions[0]
+            if session.now_ms < until_ms and found.error_code != E.NOT_LEADER_OR_FOLLOWER:
+                missing = E.OFFSET_NOT_AVAILABLE if version > 4 else E.LEADER_NOT_AVAILABLE
+                what = f"error and offset of ListOffsets({timestamp}) {version} of a leader that lags"
+                session.equal((found.error_code, found.offset), (missing if expected < 0 else 0, expected), what)
+        await session.sleep(40)
+    await became_complete(session, topic)
+    session.equal(await session.offset(topic, LATEST), 3, "the end of the log after the election")
+
+
+@alone("CTL-14", "REP-24", "MD-19", "ADM-32")
+async def shutdown_of_a_leader(session: Session) -> None:
+    """When a leader stops, the first assigned replica that is in sync leads, and its own replica is offline."""
+    leader, second, third = session.one_of([1, 3, 2], [2, 3, 1], [3, 2, 1])
+    topic = await session.create_topic("stops", assigned=[[leader, second, third]])
+    model = await PartitionModel(session, topic).append(2)
+    await session.fault("kill", session.one_of(second, third), for_ms=1_600)  # the ISR shrinks and grows
+    await session.sleep(1_700)
+    await became_complete(session, topic)
+    await session.fault("bounce", leader, for_ms=1_800)
+    others = [second, third]
+
+    async def seen() -> set[tuple[int, frozenset[int], tuple[int, ...]]]:
+        parts = [await session.known(topic, each) for each in others]
+        return {(part.leader_id, frozenset(part.isr_nodes), tuple(part.offline_replicas)) for part in parts}
+
+    expected = {(second, frozenset(others), (leader,))}
+    await session.until(seen, expected, "leader, ISR and offline replicas while a leader is stopped", 1_700)
+    body = request("DescribeTopicPartitions", topics=[{"name": topic}])
+    offline = [(await session.ask(each, body)).topics[0].partitions[0].offline_replicas for each in others]
+    session.equal([tuple(each) for each in offline], [(leader,)] * 2, "the offline replicas of a stopped leader")
+    await became_complete(session, topic)
+    await (await model.append()).check()
+
+
+@alone("REP-12", "REP-23", "REP-24", "FET-35")
+async def lost_tails(session: Session) -> None:
+    """A leader that loses unflushed records while it restarts has all acknowledged ones again before it leads."""
+    victim = session.one_of(*session.brokers)
+    replicas = sorted(session.brokers, key=lambda each: each != victim)
+    topic = await session.create_topic("tails", assigned=[replicas] * 3, segment_bytes=1 << 20)
+    written: list[bytes] = []
+    for stops_cleanly in (False, True):
+        if stops_cleanly:
+            await session.fault("bounce", victim, for_ms=300)
+            await session.sleep(2_000)
+            await became_complete(session, topic, 3)
+        await move_leader(session, topic, replicas, 3)
+        for _ in range(3):
+            value = b"%d " % session.draw(1 << 20) * 400  # a batch of several pages, of which a crash loses some
+            batch = build_batch([record(value)])
+            waiting = [begin_produce(session, topic, batch, broker_id=victim, partition=n) for n in range(3)]
+            for pending in waiting:
+                session.ok(await error_of(pending), "acks=all")
+            written.append(value)
+        await session.fault("kill", victim, for_ms=100, lose=session.one_of("torn", "torn", "unflushed"))
+        await session.sleep(200)
+        await became_complete(session, topic, 3)
+        for order in (replicas[1:] + replicas[:1], replicas):
+            await move_leader(session, topic, order, 3)
+            for number in range(3):
+                found = [each.value for each in await session.read(topic, 0, number)]
+                session.equal(found, written, f"the records of {topic}-{number} after broker {victim} lost its tail")
+
+
 @alone("ADM-6", "REP-7", "REP-23")
 async def trimmed_with_a_paused_follower(session: Session) -> None:
     """DeleteRecords waits for the followers; deleted records do not return with the next leader (KIP-107)."""
-    topic = await session.create_topic("trimmed", assigned=ON_ONE)
+    topic = await session.create_topic("trimmed", assigned=ON_ONE * 3)
     model = await PartitionModel(session, topic).append(6)
+    for number in (1, 2):
+        await session.values(topic, b"a", b"b", b"c", partition=number)
     await session.sleep(300)
     await session.fault("pause", 2, for_ms=500)
     began_ms = session.now_ms
-    error, _ = await delete_records(session, topic, 2, timeout_ms=200)
-    session.error(error, E.REQUEST_TIMED_OUT, "DeleteRecords while a follower is paused")
-    session.expect(session.now_ms - began_ms < 450, "DeleteRecords does not respect its timeout")
+    parts = [(topic, {"partition_index": number, "offset": 2}) for number in range(3)]
+    answer = await session.ask(1, request("DeleteRecords", topics=of_topics(parts), timeout_ms=200))
+    errors = {part.error_code for part in parts_of(answer).values()}
+    session.equal(errors, {E.REQUEST_TIMED_OUT}, "the errors of DeleteRecords while a follower is paused")
+    session.expect(session.now_ms - began_ms < 380, "DeleteRecords of three partitions does not respect its timeout")
     await session.sleep(900)
     model.start = 2 + session.draw(model.end - 2)
     found = await delete_records(session, topic, model.start)
     session.equal(found, (E.NONE, model.start), "DeleteRecords of an idle partition")
     for replicas in ([2, 3, 1], [3, 1, 2]):
-        await move_leader(session, topic, replicas)
+        await move_leader(session, topic, replicas, 3)
         session.equal(await session.offset(topic, EARLIEST), model.start, "the log start of the next leader")
         await model.check()
 
 
-@alone("REP-4", "REP-23", "ADM-6")
+@alone("REP-4", "REP-23", "ADM-6", "TXN-7", "TXN-29")
 async def trimmed_without_a_follower(session: Session) -> None:
     """A follower whose log ends before the log start of its leader has all records from there on."""
-    topic = await session.create_topic("behind", assigned=ON_ONE)
-    model = await PartitionModel(session, topic).append(2)
+    topic = await session.create_topic("behind", assigned=ON_ONE * 2)
+    model, log = await PartitionModel(session, topic).append(2), TransactionLog(session, topic, 1)
+    producer, other = [await Transactional(session, f"t{n}").begin() for n in range(2)]
+    await write(producer, [log], b"deleted", 2)
+    await session.sleep(200)
     await session.fault("kill", 3, for_ms=2_600)
     await session.until(partial(session.isr, topic, 1), {1, 2}, "the ISR without a follower", 2_500)
+    await finish(producer, [log], commit=False)
+    await write(other, [log], b"v", 3)
+    log.start = log.end - 1  # the log starts after the marker that the stopped follower lacks
+    session.equal(await delete_records(session, topic, log.start, 1), (E.NONE, log.start), "DeleteRecords")
+    await finish(other, [log], commit=True)
     first = model.end
     await model.append(6)
     model.start = first + 1 + session.draw(model.end - first - 1)
     found = await delete_records(session, topic, model.start)
     session.equal(found, (E.NONE, model.start), "DeleteRecords beyond the end of a stopped follower")
-    await became_complete(session, topic)
-    await move_leader(session, topic, [3, 1, 2])
+    await became_complete(session, topic, 2)
+    await move_leader(session, topic, [3, 1, 2], 2)
     await model.check()
+    await log.check()
 
 
 @alone("REP-11", "REP-26")

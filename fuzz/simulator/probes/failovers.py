@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any, Final
 
-from highwater.fuzz.simulator.cluster import TRANSACTIONS_TOPIC
+from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from highwater.fuzz.simulator.probes.alone import LAG_MS, alone, became_complete, error_of
 from highwater.fuzz.simulator.probes.client.members import Group, Member, beat, stable
 from highwater.fuzz.simulator.probes.client.requests import produce_request, request
@@ -203,6 +203,38 @@ async def unreplicated_markers(session: Session) -> None:
         await producer.added((topic, number))
         await producer.write(topic, number, b"next")
     session.ok((await producer.end(commit=True)).error_code, "EndTxn of the next transaction")
+
+
+@alone("TXN-10", "OFF-11", "OFF-14")
+async def unreplicated_offsets(session: Session) -> None:
+    """Offsets of a transaction are valid, and stable, only when its marker is replicated."""
+    topic = await session.create_topic("pending")
+    producer = await Transactional(session, v2=bool(session.draw(2))).begin()
+    coordinator = await session.coordinator(producer.name, TRANSACTION)
+    groups = [await Group.found(session, f"group{n}") for n in range(6)]
+    group = next((each for each in groups if each.coordinator != coordinator), None)
+    if group is None:
+        return  # one broker has all partitions of both topics: nothing separates the marker from the transaction
+    place = (topic, 0)
+    await committed_ok(group, {place: 5})
+    for commits in (True, False):
+        before = (await committed(group, [place]))[place][0]
+        await producer.committed_offsets(group, {place: before + 4})
+        await session.sleep(300)
+        follower = next(each for each in session.brokers if each not in {coordinator, group.coordinator})
+        await session.fault("cut", follower, for_ms=LAG_MS - 100, of=str(group.coordinator), direction="both")
+        until_ms = session.now_ms + LAG_MS - 200
+        session.ok((await producer.end(commit=commits)).error_code, "EndTxn")
+        while session.now_ms < until_ms:
+            found = [(await committed(group, [place], stable=stable))[place] for stable in (False, True)]
+            if session.now_ms < until_ms:
+                expected = [(before, 0), (-1, E.UNSTABLE_OFFSET_COMMIT)]
+                session.equal(found, expected, "the offset, and the stable one, before the marker is replicated")
+            await session.sleep(40)
+        after = {place: (before + 4 * commits, 0)}
+        ended = partial(committed, group, [place], stable=True)
+        await session.until(ended, after, "the offset after the marker is replicated", 4_000)
+        await became_complete(session, OFFSETS_TOPIC, 3)
 
 
 @alone("REP-25", "TXN-22", "TXN-23")

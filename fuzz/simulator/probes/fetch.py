@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from highwater.fuzz.simulator.probes.client.node import Needs, probe
 from highwater.fuzz.simulator.probes.client.requests import (
+    BIG,
     fetch_request,
     list_request,
     of_topics,
@@ -71,37 +72,40 @@ async def wait_with_a_trickle_of_records(session: Session) -> None:
 # -- leader epochs ---------------------------------------------------------------------------------------------------
 
 
-async def reassign(session: Session, topic: str, replicas: Sequence[int] | None, **fields: Any) -> int:
-    """Return the error of a reassignment of partition 0; None cancels."""
-    part = {"partition_index": 0, "replicas": replicas}
-    answer = await session.ask_any(request("AlterPartitionReassignments", topics=of_topics([(topic, part)]), **fields))
+async def reassign(
+    session: Session, topic: str, replicas: Sequence[int] | None, partitions: int = 1, **fields: Any
+) -> int:
+    """Return an error of a reassignment of the first partitions, 0 if there is none; None cancels."""
+    parts = [(topic, {"partition_index": number, "replicas": replicas}) for number in range(partitions)]
+    answer = await session.ask_any(request("AlterPartitionReassignments", topics=of_topics(parts), **fields))
     session.ok(answer.error_code, "AlterPartitionReassignments")
-    return int(answer.responses[0].partitions[0].error_code)
+    return max(int(part.error_code) for part in answer.responses[0].partitions)
 
 
-async def elect(session: Session, topic: str, kind: int) -> int:
-    """Return the error of ElectLeaders for partition 0."""
-    chosen = [{"topic": topic, "partitions": [0]}]
+async def elect(session: Session, topic: str, kind: int, partitions: int = 1) -> int:
+    """Return the error of ElectLeaders for partition 0; the other first partitions are elected, too."""
+    chosen = [{"topic": topic, "partitions": list(range(partitions))}]
     answer = await session.ask_any(
         request("ElectLeaders", election_type=kind, topic_partitions=chosen, timeout_ms=2_000)
     )
     return int(answer.replica_election_results[0].partition_result[0].error_code)
 
 
-async def move_leader(session: Session, topic: str, replicas: Sequence[int]) -> None:
-    """Make the first of the replicas the leader, by a reassignment and a preferred election."""
-    session.ok(await reassign(session, topic, replicas), f"a reassignment to {replicas}")
+async def move_leader(session: Session, topic: str, replicas: Sequence[int], partitions: int = 1) -> None:
+    """Make the first of the replicas the leader of all partitions, by a reassignment and a preferred election."""
+    session.ok(await reassign(session, topic, replicas, partitions), f"a reassignment to {replicas}")
 
-    async def assigned() -> tuple[int, ...]:
-        return tuple((await session.known(topic)).replica_nodes)
+    async def assigned() -> set[tuple[int, ...]]:
+        return {tuple(part.replica_nodes) for part in (await session.metadata(topic)).partitions}
 
     async def leaders() -> set[int]:
-        await elect(session, topic, 0)
-        return {await session.leader_at(topic, each) for each in session.brokers}
+        await elect(session, topic, 0, partitions)
+        known = [await session.metadata(topic, each) for each in session.brokers]
+        return {int(part.leader_id) for each in known for part in each.partitions}
 
-    await session.until(assigned, tuple(replicas), f"the replicas of {topic}")
+    await session.until(assigned, {tuple(replicas)}, f"the replicas of {topic}")
     await session.until(leaders, {replicas[0]}, f"the leader of {topic}")
-    await session.healthy(topic)
+    await session.healthy(topic, partitions)
 
 
 async def epoch_end(session: Session, broker_id: int, topic: str, epoch: int, current: int) -> Any:
@@ -168,15 +172,26 @@ class SessionModel:
         self._known: dict[int, int] = {}  # the high watermark that the session has returned
         self.id = self.epoch = 0
 
+    def place(self, number: int) -> tuple[str, int]:
+        """Return topic and number of a partition of the model."""
+        return self._topic, number
+
     async def send(self, named: dict[int, int] | None = None, forgotten: Sequence[int] = (), **fields: Any) -> Any:
         """Return the answer to a request of the session that names some partitions and forgets some."""
-        gone = [{"topic": self._topic, "partitions": forgotten}] if forgotten else []
-        fields = {"session_id": self.id, "session_epoch": self.epoch, "forgotten_topics_data": gone, **fields}
-        return await self._session.ask(1, fetch_request(self._topic, named or {}, **fields))
+        asked = [
+            (topic, {"partition": part, "fetch_offset": offset, "partition_max_bytes": BIG})
+            for (topic, part), offset in ((self.place(n), offset) for n, offset in (named or {}).items())
+        ]
+        fields = {
+            "session_id": self.id, "session_epoch": self.epoch, "max_bytes": BIG, "topics": of_topics(asked, "topic"),
+            "forgotten_topics_data": of_topics(map(self.place, forgotten), "topic"), **fields,
+        }  # fmt: skip
+        return await self._session.ask(1, request("Fetch", **fields))
 
     async def append(self, number: int) -> None:
         """Append a record to a partition."""
-        await self._session.values(self._topic, b"v", partition=number)
+        topic, part = self.place(number)
+        await self._session.values(topic, b"v", partition=part)
         self.ends[number] += 1
 
     async def fetch(self, named: dict[int, int] | None = None, forgotten: Sequence[int] = ()) -> None:
@@ -197,8 +212,11 @@ class SessionModel:
                 expected[n] = E.OFFSET_OUT_OF_RANGE, False
             elif self.ends[n] > offset or self._known.get(n) != self.ends[n]:
                 expected[n] = E.NONE, self.ends[n] > offset
-        parts = [part for topic in answer.responses for part in topic.partitions]
-        found = {p.partition_index: (p.error_code, bool(p.records)) for p in parts}
+        numbers = {self.place(n): n for n in self.ends}
+        found = {
+            numbers[t.topic, p.partition_index]: (p.error_code, bool(p.records))
+            for t in answer.responses for p in t.partitions
+        }  # fmt: skip
         self._session.equal(found, expected, f"error and presence of records with session epoch {self.epoch}")
         # After an error the partition is returned once more, even if nothing else has changed.
         self._known |= {n: -1 if error else self.ends[n] for n, (error, _) in expected.items()}

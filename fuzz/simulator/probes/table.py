@@ -29,6 +29,7 @@ from highwater.fuzz.simulator.probes.client.node import PROBES, Needs, Probe, Pr
 from highwater.fuzz.simulator.probes.client.session import Session
 from highwater.fuzz.simulator.probes.fields import (  # noqa: F401
     batches,
+    changes,
     coordinators,
     fetches,
     limits,
@@ -42,7 +43,7 @@ from highwater.fuzz.simulator.probes.fields import offsets as offsets_of_fields 
 
 NEEDS: Final = {PROBES_FIELDS: Needs.FIELDS, PROBES_RESTARTS: Needs.RESTART, PROBES_ALONE: Needs.ALONE}
 """What the probes of a kind of run need; those of the other kinds need nothing."""
-PROBERS: Final = {PROBES_CALM: 6, PROBES_FIELDS: 6, PROBES_FAULTS: 4, PROBES_RESTARTS: 16, PROBES_ALONE: 1}
+PROBERS: Final = {PROBES_CALM: 6, PROBES_FIELDS: 9, PROBES_FAULTS: 4, PROBES_RESTARTS: 16, PROBES_ALONE: 1}
 LAST_START_MS: Final = {
     PROBES_CALM: 7_000, PROBES_FIELDS: 12_000, PROBES_FAULTS: 11_000, PROBES_RESTARTS: 1_000, PROBES_ALONE: 20_000,
 }  # fmt: skip

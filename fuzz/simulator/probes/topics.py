@@ -1,5 +1,6 @@
 """Probes of administrators: topics, their settings, settings of brokers, reassignments and elections."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -266,17 +267,33 @@ async def ongoing(session: Session, topic: str) -> bool:
     return any(each.name == topic for each in answer.topics)
 
 
+async def _listed(
+    session: Session, topic: str, numbers: Sequence[int] | None
+) -> dict[int, tuple[set[int], tuple[int, ...], tuple[int, ...]]]:
+    """Return all replicas, those added and those removed, of each reassignment that is listed; None requests all."""
+    topics = None if numbers is None else [{"name": topic, "partition_indexes": numbers}] if numbers else []
+    answer = await session.ask_any(request("ListPartitionReassignments", topics=topics))
+    session.ok(answer.error_code, "ListPartitionReassignments")
+    return {
+        p.partition_index: (set(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas))
+        for each in answer.topics for p in each.partitions
+    }  # fmt: skip
+
+
 @probe("ADM-36", "ADM-37", "ADM-45", needs=Needs.ALONE)
 async def cancelled_reassignment(session: Session) -> None:
     """After a reassignment was cancelled the partition has its original replicas, and no other broker its data."""
     first, second, added = sorted(session.brokers, key=lambda each: each != session.cluster.controller())
-    topic = await session.create_topic("cancel", assigned=[[first, second]])
+    topic = await session.create_topic("cancel", assigned=[[first, second]] * 3)
     model = await PartitionModel(session, topic).append(3)
     await session.fault("cut", added, for_ms=1_900, of="brokers", direction="both")
-    session.ok(await reassign(session, topic, [first, added]), "a reassignment to a broker that is cut off")
+    session.ok(await reassign(session, topic, [first, added], 2), "a reassignment to a broker that is cut off")
     await session.sleep(100)
-    session.equal(await ongoing(session, topic), True, "whether a reassignment that waits is listed")
-    session.ok(await reassign(session, topic, None), "its cancellation")
+    for numbers in (None, (), (0,), (1, 2), (2,), (1, 0, 7)):
+        found = await _listed(session, topic, numbers)
+        expected = {n: ({first, second, added}, (added,), (second,)) for n in (0, 1) if numbers is None or n in numbers}
+        session.equal(found, expected, f"the reassignments that wait, of the partitions {numbers}")
+    session.ok(await reassign(session, topic, None, 2), "its cancellation")
     await session.until(partial(ongoing, session, topic), False, "whether it is listed afterwards", 6_000)
     await session.sleep(2_500)
     await are_replicas(session, topic, [first, second])

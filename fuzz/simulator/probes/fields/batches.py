@@ -1,15 +1,17 @@
 """Probes of stored batches: times in any order, settings that rewrite a batch, repeated batches, producers."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from highwater.fuzz.simulator.probes.client.requests import list_request, of_topics, request
-from highwater.fuzz.simulator.probes.client.session import LATEST, MAX_TIMESTAMP, E, Session, stored
+from highwater.fuzz.simulator.probes.client.session import LATEST, MAX_TIMESTAMP, E, Session, record, stored
 from highwater.fuzz.simulator.probes.client.transactional import Transactional, TransactionLog, finish, write
 from highwater.fuzz.simulator.probes.fetch import epoch_end, move_leader
 from highwater.fuzz.simulator.probes.fields.listings import fields
 from highwater.fuzz.simulator.probes.records import HOUR_MS, Batch, IdempotentModel, PartitionModel, producer_id
-from highwater.fuzz.simulator.probes.trimming import delete_records
+from highwater.fuzz.simulator.probes.restarts import after_restart
+from highwater.fuzz.simulator.probes.trimming import delete_records, set_topic
 from highwater.reference.wire.records import NewRecord, build_batch, with_create_time
 
 MINUTE_MS: Final = 60_000
@@ -135,3 +137,116 @@ async def epochs_without_records(session: Session) -> None:
         expected = (0, below, min(after, default=end))
         what = f"error, epoch and end of epoch {epoch}, with records in {sorted(starts)}"
         session.equal((found.error_code, found.leader_epoch, found.end_offset), expected, what)
+
+
+# -- compaction by age -------------------------------------------------------------------------------------------------
+
+NEVER_MS: Final = (1 << 63) - 1
+CLEANED_WITHIN_MS: Final = 1_500
+AGES: Final = (180, 120, 90, 30, 10, 0)
+"""Minutes before now; the lags of the topics are an hour."""
+BATCHES_OF_SEGMENT: Final = 3
+
+
+@dataclass
+class AgedLog:
+    """A model of a compacted partition whose segments have records of chosen ages, and all records one key.
+
+    Whether it is compacted depends only on the ages, as the topic has a dirty ratio of 1 (never) or 0 (always). `left`
+    has the offsets that compaction has left.
+    """
+
+    session: Session
+    topic: str
+    number: int
+    ages: list[tuple[int, ...]] = field(default_factory=list)  # of the closed segments that are not compacted
+    left: list[int] = field(default_factory=list)
+    end: int = 0
+
+    async def fill(self, segments: int) -> None:
+        """Append segments with drawn ages, each as large as a segment may be."""
+        draw = self.session.one_of
+        for _ in range(segments):
+            self.ages.append(tuple(draw(*AGES) for _ in range(BATCHES_OF_SEGMENT)))
+            await self.append(*self.ages[-1])
+
+    async def append(self, *ages: int) -> None:
+        """Append batches of the same size, one for each age in minutes."""
+        for age in ages:
+            new = record(b"%06d" % self.end, b"key", self.session.wall_ms - age * MINUTE_MS)
+            offset = await self.session.append(self.topic, [new], self.number)
+            self.left.append(offset)
+            self.end = offset + 1
+
+    def compact(self, segments: int) -> None:
+        """Leave of the compacted part, which grows by so many segments, only the last record."""
+        active = self.end - BATCHES_OF_SEGMENT * (len(self.ages) - segments) - 1
+        self.left = [n for n in self.left if n >= active - 1]
+        del self.ages[:segments]
+
+    def compact_overdue(self) -> None:
+        """Compact all closed segments if the first record of any is older than max.compaction.lag.ms (KIP-354)."""
+        if any(ages[0] > HOUR for ages in self.ages):
+            self.compact(len(self.ages))
+
+    def compact_old(self) -> None:
+        """Compact the segments before the first that has a record younger than min.compaction.lag.ms (KIP-58)."""
+        young = [n for n, ages in enumerate(self.ages) if min(ages) < HOUR]
+        if count := min(young, default=len(self.ages)):
+            self.compact(count)
+
+    async def check(self, what: str) -> None:
+        """The partition has the records that compaction has left, and keeps them."""
+        await self.session.until(self._offsets, self.left, f"the offsets of {self.topic}-{self.number} {what}", 2_500)
+
+    async def _offsets(self) -> list[int]:
+        return [each.offset for each in await self.session.read(self.topic, 0, self.number)]
+
+
+HOUR: Final = 60
+
+
+async def _aged(session: Session, suffix: str, **settings: Any) -> list[AgedLog]:
+    size = len(build_batch([record(b"%06d" % 0, b"key", session.wall_ms)]))
+    topic = await session.create_topic(
+        suffix, 4, cleanup_policy="compact", segment_bytes=BATCHES_OF_SEGMENT * size, **settings
+    )
+    return [AgedLog(session, topic, number) for number in range(4)]
+
+
+async def _written(logs: Sequence[AgedLog]) -> None:
+    """Append up to three closed segments to each log, and a record that closes the last one."""
+    for log in logs:
+        await log.fill(1 + log.session.draw(3))
+        await log.append(0)
+
+
+@fields("FET-36", "FET-45")
+async def compaction_by_age(session: Session) -> None:
+    """A log is compacted if the first record of a segment is old enough, and no record that is too young."""
+    overdue = await _aged(session, "overdue", min_cleanable_dirty_ratio=1, max_compaction_lag_ms=NEVER_MS)
+    old = await _aged(session, "old", min_cleanable_dirty_ratio=0, min_compaction_lag_ms=HOUR_MS)
+    await _written([*overdue, *old])
+    await _compacted_by_age(session, overdue)
+    for log in old:
+        log.compact_old()
+        await log.check("with min.compaction.lag.ms")
+
+
+@after_restart("FET-36", "FET-45")
+async def kept_ages(session: Session) -> None:
+    """The age of a segment is that of its first record, also after a restart."""
+    overdue = await _aged(session, "ages", min_cleanable_dirty_ratio=1, max_compaction_lag_ms=NEVER_MS)
+    await _written(overdue)
+    await session.rolling_restart()
+    await session.healthy(overdue[0].topic, 4)
+    await _compacted_by_age(session, overdue)
+
+
+async def _compacted_by_age(session: Session, logs: Sequence[AgedLog]) -> None:
+    """Let the lag begin after the segments are written: a shorter one would close them earlier."""
+    await set_topic(session, logs[0].topic, max_compaction_lag_ms=HOUR_MS)
+    await session.sleep(CLEANED_WITHIN_MS)
+    for log in logs:
+        log.compact_overdue()
+        await log.check("with max.compaction.lag.ms")

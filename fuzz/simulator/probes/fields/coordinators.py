@@ -4,12 +4,15 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
+from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from highwater.fuzz.simulator.probes.client.members import Group, Member, beat, rejoin, stable, sync_all
+from highwater.fuzz.simulator.probes.client.requests import of_topics, parts_of
 from highwater.fuzz.simulator.probes.client.session import Session
 from highwater.fuzz.simulator.probes.client.transactional import Transactional
 from highwater.fuzz.simulator.probes.fields.offsets import commit_for, keys_of
-from highwater.fuzz.simulator.probes.offsets import committed_ok
+from highwater.fuzz.simulator.probes.offsets import all_committed, commit_request, committed_ok
 from highwater.fuzz.simulator.probes.restarts import LONG_SESSION_MS, after_restart
+from highwater.fuzz.simulator.probes.trimming import set_topic
 
 OWN_RETENTION_MS: Final = 9_000
 """Longer than the rolling restart takes."""
@@ -64,6 +67,53 @@ async def kept_retention(session: Session) -> None:
     left_ms = max(committed_ms + OWN_RETENTION_MS - session.now_ms, 0) + 2_000
     await session.until(partial(keys_of, group), {(topic, 0)}, "the offsets after their retention has passed", left_ms)
     await session.until(partial(keys_of, other), set(), "the offsets of the other group", 2_000)
+
+
+ROUNDS: Final = 24
+COMPACTED: Final[dict[str, Any]] = {"segment_bytes": 400, "min_cleanable_dirty_ratio": 0.01, "delete_retention_ms": 1}
+
+
+@after_restart("OFF-7", "OFF-9", "OFF-11", "GRP-50", "FET-37")
+async def kept_deletions(session: Session) -> None:
+    """What was deleted does not return when compaction has removed its tombstones.
+
+    Compaction applies to the logs of all coordinators, so that the other probes of the run meet it, too.
+    """
+    topic = await session.create_topic("kept-del", 4)
+    keys = [(topic, number) for number in range(4)]
+    names = ("gone", "again", "some", "ended", *[f"other{n}" for n in range(4)])
+    gone, again, some, ended, *others = groups = [await Group.found(session, name) for name in names]
+    producer = await Transactional(session).begin()
+    for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) if session.draw(4) else ():
+        await set_topic(session, name, **COMPACTED)
+    for step in range(3):
+        await _commit_each(groups, {key: 10 * step + n for n, key in enumerate(keys)})
+    session.equal([await gone.delete(), await again.delete()], [0, 0], "the errors of DeleteGroups")
+    await committed_ok(again, {keys[2]: 3})
+    parts = [(topic, {"partition_index": number}) for number in (0, 3)]
+    session.ok((await some.ask("OffsetDelete", topics=of_topics(parts))).error_code, "OffsetDelete")
+    for commit in (False, True):
+        await producer.committed_offsets(ended, {keys[1]: 70 + commit, keys[2]: 80 + commit})
+        await producer.ended(commit=commit)
+    for step in range(ROUNDS):  # so that segments are closed, and compacted once more after the tombstones have expired
+        await _commit_each(others, {keys[0]: step})
+        await session.sleep(60)
+    await session.rolling_restart()
+    expected: list[dict[tuple[str, int], int]] = [{}, {keys[2]: 3}, {keys[1]: 21, keys[2]: 22}]
+    expected.append({keys[0]: 20, keys[1]: 71, keys[2]: 81, keys[3]: 23})
+    expected += [{keys[0]: ROUNDS - 1, keys[1]: 21, keys[2]: 22, keys[3]: 23}] * len(others)
+    for group, offsets in zip(groups, expected, strict=True):
+        await group.find()
+        found = {key: offset for key, (offset, _, _) in (await all_committed(group)).items()}
+        session.equal(found, offsets, f"the offsets of {group.name} after a restart")
+
+
+async def _commit_each(groups: Iterable[Group], offsets: dict[tuple[str, int], int]) -> None:
+    """Commit the same offsets in several groups at once."""
+    waiting = [(each, each.session.send(each.coordinator, commit_request(each, offsets))) for each in groups]
+    for group, pending in waiting:
+        errors = {part.error_code for part in parts_of(await pending).values()}
+        group.session.equal(errors, {0}, f"the errors of a commit of {group.name}")
 
 
 @after_restart("TXN-14", "TXN-17", "TXN-27", "TXN-28")

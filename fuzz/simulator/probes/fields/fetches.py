@@ -1,5 +1,6 @@
 """Probes of Fetch: limits and waits over several partitions, old versions, sessions that move, followers."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -9,11 +10,13 @@ from highwater.fuzz.simulator.probes.client.session import READ_COMMITTED, E, Se
 from highwater.fuzz.simulator.probes.client.transactional import Transactional, TransactionLog, finish, write
 from highwater.fuzz.simulator.probes.fetch import IN_RACK_B, SessionModel
 from highwater.fuzz.simulator.probes.fields.listings import fields
+from highwater.fuzz.simulator.probes.fields.parts import shuffled
 from highwater.fuzz.simulator.probes.records import PartitionModel
 from highwater.fuzz.simulator.probes.topics import delete
 from highwater.reference.wire.log_entries import decode_entry, entries
 
 ON_ONE: Final = [[1, 2, 3]]
+TIMES_SINCE: Final = 2
 WAIT_MS: Final = 1_200
 SOON_MS: Final = 150
 
@@ -77,7 +80,7 @@ async def old_versions(session: Session) -> None:
         await finish(producer, [log], commit=commit)
     await log.check()
     for version in range(13):
-        values: list[bytes | None] = []
+        values: list[tuple[Any, ...]] = []
         position = 0
         while position < log.end:
             body = fetch_request(log.topic, {0: position})
@@ -92,11 +95,16 @@ async def old_versions(session: Session) -> None:
                 position = max([position, *(each.offset + 1 for each in found)])
             else:
                 found, position = delivered(data, position, read_committed=False)
-            values += [each.value for each in found]
+            values += [(each.offset, _time_in(version, each.timestamp), each.key, each.value) for each in found]
             if position == before:
                 break
-        expected = [each.value for each in log.records]
-        session.equal(values, expected, f"the records of Fetch {version}")
+        expected = [(each.offset, _time_in(version, each.timestamp), each.key, each.value) for each in log.records]
+        session.equal(values, expected, f"offsets, times, keys and values of Fetch {version}")
+
+
+def _time_in(version: int, timestamp: int) -> int:
+    """Return the time of a record in a version of Fetch: messages of magic 0 have none (KIP-32)."""
+    return timestamp if version >= TIMES_SINCE else -1
 
 
 @fields("FET-6", "FET-33", "TXN-7")
@@ -168,6 +176,36 @@ async def _limits(session: Session, model: SessionModel, topic: str) -> None:
 
 def _with_epoch(body: Any, epoch: int) -> Any:
     return replace(body, session_epoch=epoch)
+
+
+class TopicsSession(SessionModel):
+    """A model of a session with partitions of several topics."""
+
+    def __init__(self, session: Session, places: Sequence[tuple[str, int]]) -> None:
+        super().__init__(session, "", len(places))
+        self._places = places
+
+    def place(self, number: int) -> tuple[str, int]:
+        return self._places[number]
+
+
+@fields("FET-22", "FET-24")
+async def sessions_of_several_topics(session: Session) -> None:
+    """One request of a session adds, moves and forgets partitions of several topics."""
+    topics = [await session.create_topic(name, assigned=ON_ONE * 3) for name in ("x", "y", "z")]
+    places = [(topic, number) for topic in topics for number in range(3)]
+    model = TopicsSession(session, places)
+    await model.fetch(dict(model.offsets))
+    for step in range(8):
+        forgotten = [n for n in model.offsets if session.draw(3) == 0 or step == 7]
+        for number in range(len(places)):
+            if session.draw(3) == 0:
+                await model.append(number)
+        left = [n for n in model.offsets if n not in forgotten]
+        moved = {n: session.draw(model.ends[n] + 1) for n in left if session.draw(2)}
+        added = {n: model.ends[n] for n in range(len(places)) if n not in model.offsets and session.draw(2)}
+        await model.fetch({n: moved.get(n, added.get(n, 0)) for n in shuffled(session, [*moved, *added])}, forgotten)
+        await model.fetch()
 
 
 @fields("FET-22", "ADM-20")

@@ -110,6 +110,25 @@ async def drawn_settings(session: Session) -> None:
         await model.check(what)
 
 
+@fields("ADM-28", "ADM-47")
+async def drawn_lists(session: Session) -> None:
+    """APPEND adds each value that the list lacks, SUBTRACT removes each that it has, also several at once."""
+    other, topic = [await session.create_topic(name) for name in ("other", "lists")]
+    model = SettingsModel(session, topic, await describe(session, other, 1))
+    for step in range(4):
+        whole, some = {}, {}
+        for name, elements in ELEMENTS.items():
+            order = sorted(elements, key=lambda each: (session.draw(1 << 20), each))
+            whole[name], some[name] = ",".join(order), ",".join(order[: len(order) // 2])
+        for how, values in ((SET, whole), (SUBTRACT, some), (APPEND, (whole, some)[step % 2]), (SUBTRACT, some)):
+            changes: list[tuple[str, int, str | None]] = [(name, how, value) for name, value in values.items()]
+            error = await _alter(session, topic, changes, replaces=False, validate_only=False)
+            session.ok(error, f"IncrementalAlterConfigs with {changes}")
+            for change in changes:
+                model.change(*change)
+            await model.check(f"{changes}")
+
+
 def _drawn_changes(session: Session) -> tuple[list[tuple[str, int, str | None]], E]:
     """Return changes of different settings, one in four of them with an invalid one, and the error to expect."""
     changes: dict[str, tuple[str, int, str | None]] = {}
