@@ -14,17 +14,20 @@ from highwater.fuzz.simulator.search import run_seed
 from highwater.reference.admin import alter_configs
 from highwater.reference.admin.log_dirs import LogDirs
 from highwater.reference.controller import handlers
+from highwater.reference.controller.election import elect_for_shutdown
 from highwater.reference.effects import Request
 from highwater.reference.groups import checks, coordinator
 from highwater.reference.groups.offsets import OffsetsCoordinator
 from highwater.reference.metadata import MetadataHandler
 from highwater.reference.replication import log_maintenance, offsets
 from highwater.reference.replication.fetch_sessions import Session as FetchSession
+from highwater.reference.storage.cleaner import cleanable_end
 from highwater.reference.topics import Topics
 from highwater.reference.transactions import partitions
 from highwater.reference.wire.errors import ErrorCode
 
 Patch = Callable[[pytest.MonkeyPatch], None]
+HUGE = 1 << 40
 
 
 def followers_without_size(patch: pytest.MonkeyPatch) -> None:
@@ -137,9 +140,8 @@ def brokers_without_racks(patch: pytest.MonkeyPatch) -> None:
 
 def compacted_too_early(patch: pytest.MonkeyPatch) -> None:
     """Compaction ignores min.compaction.lag.ms."""
-    end = log_maintenance.cleanable_end
     patch.setattr(
-        log_maintenance, "cleanable_end", lambda log, wall_ms, watermark: end(log, wall_ms + (1 << 40), watermark)
+        log_maintenance, "cleanable_end", lambda log, wall_ms, watermark: cleanable_end(log, wall_ms + HUGE, watermark)
     )
 
 
@@ -159,9 +161,8 @@ def latest_of_a_new_leader(patch: pytest.MonkeyPatch) -> None:
 
 def last_replica_leads(patch: pytest.MonkeyPatch) -> None:
     """A controlled shutdown elects the last assigned replica that is in sync."""
-    elect = handlers.elect_for_shutdown
     patch.setattr(
-        handlers, "elect_for_shutdown", lambda state, replicas, *brokers: elect(state, replicas[::-1], *brokers)
+        handlers, "elect_for_shutdown", lambda state, replicas, *more: elect_for_shutdown(state, replicas[::-1], *more)
     )
 
 

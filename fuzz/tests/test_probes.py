@@ -9,9 +9,9 @@ from highwater import spec
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.cluster import Load, Settings
 from highwater.fuzz.simulator.probes import table
-from highwater.fuzz.simulator.probes.client.node import PROBES, Probe
+from highwater.fuzz.simulator.probes.client.node import PROBES, Needs, Probe
 from highwater.fuzz.simulator.probes.client.session import E, Session, record
-from highwater.fuzz.simulator.probes.table import LAST_START_MS, PROBERS
+from highwater.fuzz.simulator.probes.table import FIRST_PROBES, LAST_START_MS, PROBERS, in_turn
 from highwater.fuzz.simulator.search import SeedResult, run_seed
 from highwater.fuzz.simulator.swarm import PROBE_MS, PROBE_RUNS
 from highwater.reference.replication.partition import Partition
@@ -41,6 +41,14 @@ def test_every_probe_cites_clauses_that_exist() -> None:
 
 def test_every_kind_of_run_has_probers_and_times() -> None:
     assert set(PROBE_RUNS) == set(PROBERS) == set(LAST_START_MS) == set(PROBE_MS)
+
+
+def test_each_probe_that_runs_alone_is_among_the_first_of_some_seed() -> None:
+    probes = [probe for probe in PROBES if probe.needs is Needs.ALONE]
+    turns = -(-len(probes) // FIRST_PROBES)
+    for start in (0, 5 * turns):
+        first = [each.name for seed in range(start, start + turns) for each in in_turn(seed, probes)[:FIRST_PROBES]]
+        assert set(first) == {probe.name for probe in probes}
 
 
 @pytest.mark.parametrize("kind", sorted(PROBERS))

@@ -106,6 +106,7 @@ async def move_leader(session: Session, topic: str, replicas: Sequence[int], par
     await session.until(assigned, {tuple(replicas)}, f"the replicas of {topic}")
     await session.until(leaders, {replicas[0]}, f"the leader of {topic}")
     await session.healthy(topic, partitions)
+    session.look_again()
 
 
 async def epoch_end(session: Session, broker_id: int, topic: str, epoch: int, current: int) -> Any:

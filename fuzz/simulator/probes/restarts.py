@@ -37,6 +37,7 @@ async def kept_records(session: Session) -> None:
     for model in models:
         await model.check()
     now = (await session.known(topic)).leader_epoch
+    session.expect(now > epoch, f"the leader epoch is {now} after a restart of the leader of epoch {epoch}")
     found = await epoch_end(session, await session.leader(topic), topic, epoch, now)
     session.equal((found.error_code, found.end_offset), (0, models[0].end), "the end of the leader epoch before")
     for model in models:

@@ -40,14 +40,18 @@ from highwater.fuzz.simulator.probes.fields import (  # noqa: F401
     settings,
 )
 from highwater.fuzz.simulator.probes.fields import offsets as offsets_of_fields  # noqa: F401
+from highwater.reference.drivers.simulation.chance import Chance
 
 NEEDS: Final = {PROBES_FIELDS: Needs.FIELDS, PROBES_RESTARTS: Needs.RESTART, PROBES_ALONE: Needs.ALONE}
 """What the probes of a kind of run need; those of the other kinds need nothing."""
-PROBERS: Final = {PROBES_CALM: 6, PROBES_FIELDS: 9, PROBES_FAULTS: 4, PROBES_RESTARTS: 16, PROBES_ALONE: 1}
+PROBERS: Final = {PROBES_CALM: 14, PROBES_FIELDS: 12, PROBES_FAULTS: 4, PROBES_RESTARTS: 16, PROBES_ALONE: 1}
 LAST_START_MS: Final = {
     PROBES_CALM: 7_000, PROBES_FIELDS: 12_000, PROBES_FAULTS: 11_000, PROBES_RESTARTS: 1_000, PROBES_ALONE: 20_000,
 }  # fmt: skip
 """After so much virtual time no probe begins, so that each one ends before the run does."""
+
+FIRST_PROBES: Final = 3
+"""So many probes that run alone have the time to end, whatever the network."""
 
 
 def start_probers(cluster: SimulatedCluster, invariants: Invariants, injector: Injector) -> list[Prober]:
@@ -60,7 +64,8 @@ def start_probers(cluster: SimulatedCluster, invariants: Invariants, injector: I
     surroundings = Surroundings(
         cluster, injector, invariants.situations, invariants.violated, restart, world.now_ms + LAST_START_MS[kind]
     )
-    order = drawn(cluster, [probe for probe in PROBES if probe.needs is NEEDS.get(kind, Needs.NOTHING)])
+    probes = [probe for probe in PROBES if probe.needs is NEEDS.get(kind, Needs.NOTHING)]
+    order = (in_turn if kind == PROBES_ALONE else drawn)(chance.seed, probes)
     restart.probers = count = min(PROBERS[kind], len(order))
     probers = [
         Prober(
@@ -74,7 +79,16 @@ def start_probers(cluster: SimulatedCluster, invariants: Invariants, injector: I
     return probers
 
 
-def drawn(cluster: SimulatedCluster, probes: Sequence[Probe]) -> list[Probe]:
+def drawn(seed: int, probes: Sequence[Probe]) -> list[Probe]:
     """Return the probes in an order that the seed draws."""
-    chance = cluster.world.chance
+    chance = Chance(seed)
     return sorted(probes, key=lambda probe: chance.draw(f"order of {probe.name}", 0, 1 << 30))
+
+
+def in_turn(seed: int, probes: Sequence[Probe]) -> list[Probe]:
+    """Return the probes so that seeds one after the other begin with different ones, until each was among the first."""
+    turns = -(-len(probes) // FIRST_PROBES)
+    number, turn = divmod(seed, max(turns, 1))
+    order = drawn(number, probes)
+    first = turn * FIRST_PROBES
+    return order[first:] + order[:first]

@@ -125,6 +125,10 @@ class Session:
         self._found.clear()
         return self._prober.surroundings.restart.wait(self._prober)
 
+    def look_again(self) -> None:
+        """Look for leaders and coordinators again: a follower answers a Fetch, too (KIP-392)."""
+        self._found.clear()
+
     async def fault(self, kind: str, *nodes: object, for_ms: int = 0, **options: Option) -> None:
         """Start a fault, which ends after `for_ms`."""
         if kind in {"kill", "bounce"}:
