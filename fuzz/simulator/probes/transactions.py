@@ -221,9 +221,10 @@ async def partitions_of_transactions(session: Session) -> None:
     await producer.write(topic, 1, b"w")
     await producer.ended(commit=True)
     for number, count in ((0, 1), (1, 2), (2, 0)):  # there is one marker for each transaction in a partition
-        end = await session.offset(topic, LATEST, number)
+        end = partial(session.offset, topic, LATEST, number)
+        await session.until(end, 2 * count, f"the end of partition {number} after its markers", 2_500)
         visible = len(await session.read(topic, 0, number, isolation=READ_COMMITTED))
-        session.equal((visible, end), (count, 2 * count), f"committed records and end of partition {number}")
+        session.equal((visible, await end()), (count, 2 * count), f"committed records and end of partition {number}")
 
 
 @probe("TXN-3", "TXN-8")

@@ -77,14 +77,15 @@ COMPACTED: Final[dict[str, Any]] = {"segment_bytes": 400, "min_cleanable_dirty_r
 async def kept_deletions(session: Session) -> None:
     """What was deleted does not return when compaction has removed its tombstones.
 
-    Compaction applies to the logs of all coordinators, so that the other probes of the run meet it, too.
+    In every second run compaction applies to the logs of all coordinators, so that the other probes meet it, too. In
+    the others it does not: it removes what a coordinator that reads its log wrongly would take for the last state.
     """
     topic = await session.create_topic("kept-del", 4)
     keys = [(topic, number) for number in range(4)]
     names = ("gone", "again", "some", "ended", *[f"other{n}" for n in range(4)])
     gone, again, some, ended, *others = groups = [await Group.found(session, name) for name in names]
     producer = await Transactional(session).begin()
-    for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) if session.draw(4) else ():
+    for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) if session.draw(2) else ():
         await set_topic(session, name, **COMPACTED)
     for step in range(3):
         await _commit_each(groups, {key: 10 * step + n for n, key in enumerate(keys)})
