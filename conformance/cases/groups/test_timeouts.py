@@ -9,7 +9,7 @@ import pytest
 from highwater.conformance.broker import Topic, expect
 from highwater.conformance.cases.support.committed_offsets import commit
 from highwater.conformance.cases.support.members import GroupDriver, Member
-from highwater.conformance.clause import clause
+from highwater.conformance.clause import clause, era
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.failures import Unsupported
@@ -96,6 +96,7 @@ def test_commits_extend_the_session(driver: GroupDriver, topic: Topic) -> None:
 
 
 @clause("GRP-14", "joined again")
+@era("3.9")  # 2.8.2 keeps the session timeout of the first join
 @defect(Request(JoinGroupRequest, "session_timeout_ms", 60_000))
 def test_the_session_timeout_of_the_last_join_applies(cluster: Cluster, driver: GroupDriver) -> None:
     session_ms = driver.session_ms(SHORT_MS)

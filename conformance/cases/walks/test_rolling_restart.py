@@ -139,6 +139,8 @@ class Stored:
         quota = AlterClientQuotasRequestEntryData(entity=entity, ops=(rate,))
         with controller(self.cluster) as broker, suppress(Unsupported):
             broker.call(AlterClientQuotasRequest(entries=(quota,)))
+            for address in self.cluster.target.addresses.values():
+                self.cluster.eventually("the quota at every broker", partial(self._quotas, address))
 
     # -- what is described ---------------------------------------------------------------------------
 
@@ -194,9 +196,9 @@ class Stored:
                 },
             }  # fmt: skip
 
-    def _quotas(self) -> Any:
+    def _quotas(self, address: str | None = None) -> Any:
         component = ComponentData(entity_type="user", match_type=0, match=self.name)
-        with self.cluster.connect() as broker:
+        with self.cluster.connect(address) as broker:
             return broker.call(DescribeClientQuotasRequest(components=(component,))).entries
 
     def _present(self, topic: Topic) -> Topic:
