@@ -63,6 +63,15 @@ def test_the_instance_id_is_described(driver: GroupDriver, version: int) -> None
     expect("instance id", "i", only(found.members).group_instance_id)
 
 
+@clause("GRP-16", "another protocol")
+@defect(Reply(JoinGroupRequest, "protocol_name", "first"))
+def test_a_static_member_that_prefers_another_protocol_starts_a_rebalance(driver: GroupDriver) -> None:
+    member = driver.stable_member(instance="i", protocols=("first", "second"))
+    _, reply = driver.join(instance="i", protocols=("second", "first"))
+    found = (reply.error_code, reply.generation_id, reply.protocol_name)
+    expect("error code, generation and protocol", (0, member.generation + 1, "second"), found)
+
+
 @clause("GRP-16", "assignment")
 @defect(Reply(SyncGroupRequest, "assignment", b""))
 def test_a_static_follower_that_comes_back_has_its_assignment(driver: GroupDriver) -> None:

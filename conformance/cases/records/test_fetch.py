@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, only, records_of
+from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, records_of
+from highwater.conformance.cases.records.test_restarts import DAY_MS, QUICK_SEGMENTS
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
@@ -108,6 +109,22 @@ def test_records_of_several_partitions_wake_a_fetch_together(cluster: Cluster) -
     reply = leader.receive(APIS[1], version, number)
     found = {response.topic: len(records_of(only(response.partitions).records)) for response in reply.responses}
     expect("each topic has a record in the reply", True, found == {topic.name: 1 for topic in topics})
+
+
+@clause("FET-2", "next segment")
+@defect(Reply(FetchRequest, RECORDS, b""))
+def test_records_of_the_next_segment_end_the_wait(cluster: Cluster) -> None:
+    """A read ends with its segment, so it alone never has min_bytes (DelayedFetch, case F)."""
+    topic = cluster.create_topic(configs=QUICK_SEGMENTS | {"retention.ms": "-1"})
+    leader, sizes = cluster.leader(topic), []
+    for offset, time_ms in enumerate((NOW_MS, NOW_MS + DAY_MS)):
+        expect("error code of Produce", 0, leader.produce(topic, batch(b"v", timestamp_ms=time_ms)).error_code)
+        sizes.append(len(leader.fetch(topic, offset).records or b""))
+    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = (FetchTopic(topic=topic.name, partitions=(part,)),)
+    request = FetchRequest(max_wait_ms=60_000, min_bytes=sum(sizes), max_bytes=1 << 20, topics=topics)
+    found = records_of(only(only(leader.call(request).responses).partitions).records)
+    expect("the first value in the reply", [b"v"], [record.value for record in found[:1]])
 
 
 @clause("FET-1", "small records")
