@@ -1,9 +1,12 @@
 """The classic group protocol with one and two members, and with invalid requests."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from highwater.conformance.broker import expect, only
-from highwater.conformance.cases.support.members import GroupDriver, Member
+from highwater.conformance.cases.support.members import JOIN_TIMEOUT_S, NOT_READY, GroupDriver, Member
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster, find_coordinator
 from highwater.conformance.defects import GuardOff, Reply, Request, Setting, defect, increment, without_error
@@ -22,6 +25,11 @@ from highwater.reference.wire.messages.groups import (
 from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
 
 IDS_REQUIRED_SINCE = 4
+MANY_KEYS_SINCE = 4
+
+
+def name_others_if_several(coordinators: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(replace(each, node_id=each.node_id + len(coordinators) - 1) for each in coordinators)
 
 
 @clause("GRP-1", "lookup")
@@ -33,6 +41,28 @@ def test_every_version_names_the_same_coordinator(cluster: Cluster, driver: Grou
     expect("error code", 0, found.error_code)
     expect("address", known, f"{found.host}:{found.port}")
     expect("address of that broker", cluster.target.addresses[found.node_id], known)
+
+
+@clause("GRP-1", "several keys")
+@defect(Reply(FindCoordinatorRequest, "coordinators", name_others_if_several))
+@sweep(FindCoordinatorRequest, MANY_KEYS_SINCE)
+@pytest.mark.parametrize("key_type", [0, 1], ids=["groups", "transactions"])
+def test_each_of_several_keys_gets_its_own_coordinator(cluster: Cluster, version: int, key_type: int) -> None:
+    broker, keys = cluster.connect(), tuple(cluster.name("key") for _ in range(6))
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
+
+    def found_together() -> dict[str, int] | None:
+        found = {each.key: each for each in broker.call(request, version).coordinators}
+        if any(each.error_code in NOT_READY for each in found.values()):
+            return None
+        return {key: each.node_id for key, each in found.items()}
+
+    together = cluster.eventually("coordinators of all keys", found_together, JOIN_TIMEOUT_S)
+    one_key = (replace(request, coordinator_keys=(key,)) for key in keys)
+    alone = {
+        key: only(broker.call(each, version).coordinators).node_id for key, each in zip(keys, one_key, strict=True)
+    }
+    expect("coordinators, asked together and one by one", str(alone), str(together))
 
 
 @clause("GRP-2")

@@ -95,6 +95,17 @@ def test_minus_one_is_the_high_watermark(filled_leader: Broker, topic: Topic) ->
     expect("offset of the next record", 5, filled_leader.produce(topic, batch(b"v")).base_offset)
 
 
+@clause("ADM-6", "two policies")
+@pytest.mark.parametrize("policies", ["compact,delete", "compact, delete", "delete ,compact"])
+@defect(Reply(DeleteRecordsRequest, "topics.partitions.error_code", ErrorCode.POLICY_VIOLATION))
+def test_records_go_if_deletion_is_one_of_two_policies(cluster: Cluster, policies: str) -> None:
+    """Blanks around the items of a list do not belong to them."""
+    topic = cluster.create_topic(configs={"cleanup.policy": policies})
+    leader = cluster.leader(topic)
+    expect("error code of Produce", 0, leader.produce(topic, batch(b"v")).error_code)
+    expect("error code and low watermark", (0, 1), answer(delete_records(leader, topic, 1)))
+
+
 @clause("ADM-6", "again")
 @defect(Reply(DeleteRecordsRequest, "topics.partitions.low_watermark", 1))
 def test_the_start_of_a_log_does_not_fall(filled_leader: Broker, topic: Topic) -> None:
