@@ -90,12 +90,20 @@ def expect_outcome(cluster: Cluster, topic: Topic, commit: bool, timeout_s: floa
     expect(f"values for read_committed: {found}", True, found == ([b"v"] if commit else []))
 
 
+def _is_in_sync(cluster: Cluster) -> bool:
+    """Return whether the log of transactions has all replicas in sync, or is not shown."""
+    found = cluster.describe(TRANSACTION_LOG)
+    return found is None or all(len(part.isr_nodes) == len(part.replica_nodes) for part in found.partitions)
+
+
 def begin_in_two_replicas(cluster: Cluster, producer: Transactional) -> tuple[int, Topic]:
     """Write to a partition that needs both replicas; return its follower, a broker that may be stopped, and the topic.
 
     The partition must have a leader: Apache Kafka 4.3 writes no marker to one that has none when the transaction ends.
     """
     away, leader_id = other_brokers(cluster, producer)
+    # A broker that has just been restarted may not have the newest states yet, and would not be elected coordinator.
+    cluster.eventually("all replicas of the transactions in sync", lambda: _is_in_sync(cluster), FAILOVER_S)
     topic = cluster.create_topic(assignment=[leader_id, away], configs={MIN_ISR: "2"})
     await_isr(cluster, topic, 2)
     producer.begin(topic)
