@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from highwater.fuzz.wire.findings import FILE, Finding, api_name
 from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Kind
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.go_counters import Counters
-from highwater.fuzz.wire.oracles.leaks import LeakWatch
+from highwater.fuzz.wire.oracles.leaks import LeakKind, LeakWatch
 from highwater.fuzz.wire.oracles.malformed import must_be_refused
 from highwater.fuzz.wire.oracles.responses import DEADLINE_S, Failure, Oracle
 from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
@@ -271,8 +272,7 @@ class Session:
         self._leaks.sample(self.target.memory(), time.monotonic())
         is_idle = not self._confirmation.is_waiting(Oracle.LEAK)
         if is_idle and (kinds := self._leaks.next_group(time.monotonic())):
-            number = self.totals.cases
-            self._submit(Oracle.LEAK, lambda triage: triage.search_leak(kinds, number))
+            self._submit(Oracle.LEAK, partial(self._search_leak, kinds, self.totals.cases))
         if time.monotonic() - self._counted > SOCKETS_EVERY_S:
             self._counted = time.monotonic()
             self._engine.drain(SETTLE_S)
@@ -399,6 +399,11 @@ class Session:
         """Hand a failure to the confirmation; `suspects` are in the order in which they were sent."""
         number, log = self.totals.cases, self.target.log_text() if failure.oracle in FATAL else ""
         self._submit(name or failure.oracle, lambda triage: triage.confirm(failure, suspects, number, log))
+
+    def _search_leak(self, kinds: dict[LeakKind, list[Case]], number: int, triage: Triage) -> Finding | None:
+        finding = triage.search_leak(list(kinds.values()), number)
+        self._leaks.sent(kinds)
+        return finding
 
     def _suspect_slow(self, case: Case) -> None:
         number, deadline_s = self.totals.cases, self.bounds.deadline_s

@@ -15,7 +15,7 @@ Not covered: a JVM, whose heap grows up to its limit whatever is sent, and a pro
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import cycle, islice
 from typing import Final
 
@@ -42,7 +42,7 @@ JVM: Final = "java"
 ANSWERED: Final = ("ok", "error")
 """Outcomes of requests that were carried out or refused by their handler, whose kinds are sent first."""
 
-Kind = tuple[int, str]
+LeakKind = tuple[int, str]
 """API key, and `closed`, `silent`, `error` or `ok`."""
 
 
@@ -60,14 +60,14 @@ class LeakWatch:
         self.reason = reason
         self.requests = 0
         self.grown_mb = 0
-        self._sent: Counter[Kind] = Counter()
+        self._sent: Counter[LeakKind] = Counter()
         self._urgent_round = 0
         self._next_group = 0.0
         self.restarted()
 
     def restarted(self) -> None:
         """Start again after the process was restarted."""
-        self._cases: dict[Kind, deque[Case]] = {}
+        self._cases: dict[LeakKind, deque[Case]] = {}
         self._samples: deque[int] = deque(maxlen=RECENT)
         self._started: float | None = None
         self._base: int | None = None
@@ -98,15 +98,18 @@ class LeakWatch:
         """Return how often all kinds were sent in a group."""
         return min((self._sent[kind] for kind in self._cases), default=0)
 
-    def next_group(self, now: float) -> list[list[Case]]:
+    def next_group(self, now: float) -> dict[LeakKind, list[Case]]:
         """Return cases of the kinds that were sent least often; none soon after the last ones, unless memory grew."""
         is_urgent = self._round() < self._urgent_round
         if self.reason or self._base is None or (now < self._next_group and not is_urgent):
-            return []
+            return {}
         self._next_group = now + GROUP_EVERY_S
         group = sorted(self._cases, key=lambda kind: (self._sent[kind], kind[1] not in ANSWERED))[:GROUP_KINDS]
-        self._sent.update(group)
-        return [list(self._cases[kind]) for kind in group]
+        return {kind: list(self._cases[kind]) for kind in group}
+
+    def sent(self, kinds: Iterable[LeakKind]) -> None:
+        """Count a group, once it was sent to its end: one that a run has no time for is not covered."""
+        self._sent.update(list(kinds))  # a mapping would add its values
 
     def report(self) -> str:
         if self.reason:
