@@ -27,6 +27,7 @@ NAMES: Final = {
     "log_message_timestamp_type": "log.message.timestamp.type",
     "compression_type": "compression.type",
     "largest_message_bytes": "message.max.bytes",
+    "max_incremental_fetch_session_cache_slots": "max.incremental.fetch.session.cache.slots",
 }
 """The settings that cases rely on, with their names in Apache Kafka."""
 

@@ -6,6 +6,7 @@ transactions are removed, their markers remain. The cleaner never touches offset
 data not flushed yet, or the active segment.
 """
 
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,10 +32,14 @@ class Cleaning:
 
 
 def cleanable_end(log: Log, wall_ms: int, high_watermark: int) -> int:
-    """Return the offset at which the cleanable part of the log ends (exclusive)."""
+    """Return the offset at which the cleanable part of the log ends (exclusive); LogCleanerManager.cleanableOffsets.
+
+    Without a minimum lag a segment is cleanable although its records are of a later time than now.
+    """
     end = min(log.segments[-1].base_offset, log.recovery_point, log.producers.last_stable_offset(high_watermark))
+    newest_ms = wall_ms - log.config.min_compaction_lag_ms if log.config.min_compaction_lag_ms > 0 else sys.maxsize
     for segment in log.segments:
-        if segment.base_offset < end and segment.largest_timestamp > wall_ms - log.config.min_compaction_lag_ms:
+        if segment.base_offset < end and segment.largest_timestamp > newest_ms:
             return segment.base_offset
     bases = [segment.base_offset for segment in log.segments if segment.base_offset <= end]
     return max(bases, default=log.log_start_offset)

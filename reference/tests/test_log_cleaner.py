@@ -169,6 +169,7 @@ def test_recent_and_unflushed_records_are_not_compacted() -> None:
     flush(log)
     assert cleanable_end(log, NOW, log.log_end_offset) == 5, "all segments but the active one are compacted"
     assert cleanable_end(log, NOW, 3) == 3, "records above the high watermark are not compacted"
+    assert cleanable_end(log, 50, log.log_end_offset) == 5, "nor are records of the future kept without a minimum lag"
     log.config = LogConfig(segment_bytes=400, min_compaction_lag_ms=250)
     assert cleanable_end(log, 500, log.log_end_offset) == 3
     assert dirty_ratio(log, 0, 4) == 1.0

@@ -6,7 +6,7 @@ from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.producers import LAST_SEQUENCE, IdempotentProducer, init_producer_id
 from highwater.conformance.cases.support.replicas import restart_leader
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.cluster import NOT_YET_LEADER, Cluster
 from highwater.conformance.defects import GuardOff, Reply, defect
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
@@ -159,6 +159,7 @@ def test_the_state_outlives_a_restart(cluster: Cluster) -> None:
         before.send_accepted(sequence, 3)
     again, leader = restart_leader(cluster, topic)
     producer = IdempotentProducer(leader, again, before.producer_id)
+    cluster.eventually("the restarted broker to lead", lambda: producer.send(6, 3).error_code not in NOT_YET_LEADER)
     expect("offset of the repeated batch", 6, producer.send_accepted(6, 3))
     assert_refused(producer, 10, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     expect("offset of the next batch", 9, producer.send_accepted(9))

@@ -8,7 +8,7 @@ import pytest
 
 from highwater.conformance.broker import Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller, need_feature
-from highwater.conformance.cases.support.reassignments import await_replicas, ongoing_reassignments, reassign
+from highwater.conformance.cases.support.reassignments import await_replicas, reassign, replicas_of
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     await_isr,
@@ -64,7 +64,11 @@ def test_who_holds_the_records_stays_until_the_new_replica_has_them(cluster: Clu
     )
     leader = cluster.leader(topic)
     leader.expect_silence(QUIET_S)
-    moving = only(only(ongoing_reassignments(cluster, topic.name)).partitions)
+    # A broker may wait for the paused controller before it finds the next.
+    listed = cluster.eventually(
+        "a list of reassignments", partial(_try_to_list, cluster, (_listed(topic, 0),)), CONTROLLER_TIMEOUT_S
+    )
+    moving = only(only(listed.topics).partitions)
     expect("adding and removing replicas", ((new,), (old,)), (moving.adding_replicas, moving.removing_replicas))
     expect("the old replica is in sync", True, old in cluster.isr_of(topic))
     cluster.resume(new)
@@ -76,6 +80,30 @@ def test_who_holds_the_records_stays_until_the_new_replica_has_them(cluster: Clu
         "all records at the new replica", lambda: replica_shows(cluster, topic, new, whole), CONTROLLER_TIMEOUT_S
     )
     _await_no_log(cluster, topic, old)
+
+
+@clause("CTL-6", "next controller")
+@defect(Reply(MetadataRequest, "topics.partitions.replica_nodes", lambda nodes: nodes[::-1]))
+def test_a_reassignment_that_waits_is_completed_by_the_next_controller(cluster: Cluster) -> None:
+    """It waits for a broker that is down while the controller changes; the leader stays if it remains a replica."""
+    cluster.need(STOP_NODE)
+    topic, new, (first, active) = _topic_that_moves(cluster, *VALUES)
+    cluster.stop(active)
+    cluster.start(active)
+    expect("replicas before the new one is back", True, active in (replicas_of(cluster, topic) or (active,)))
+    cluster.resume(new)
+    cluster.eventually(
+        "the end of the reassignment", lambda: replicas_of(cluster, topic) == (first, new), CONTROLLER_TIMEOUT_S
+    )
+    await_isr(cluster, topic, 2)
+    found = cluster.topic(topic.name, timeout_s=FAILOVER_S)
+    expect("leader", first, found.leader_id)
+    produce_acknowledged(cluster, found, b"later")
+    whole = [*VALUES, b"later"]
+    cluster.eventually(
+        "all records at the new replica", lambda: replica_shows(cluster, found, new, whole), CONTROLLER_TIMEOUT_S
+    )
+    _await_no_log(cluster, topic, active)
 
 
 def _try_to_reassign(cluster: Cluster, topic: Topic, *replicas: int) -> bool:
@@ -119,13 +147,17 @@ def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were(cluster: Clus
     await_replicas(cluster, topic, replicas)
 
 
-def _topic_that_moves(cluster: Cluster) -> tuple[Topic, int, tuple[int, int]]:
-    """Start a reassignment; return the topic, the new replica, which is paused so that it goes on, and the old ones."""
+def _topic_that_moves(cluster: Cluster, *values: bytes) -> tuple[Topic, int, tuple[int, int]]:
+    """Start a reassignment; return the topic, the new replica, which is paused so that it goes on, and the old ones.
+
+    The second of the old ones, which goes, is the controller.
+    """
     cluster.need(PAUSE_NODE)
     cluster.need_brokers(3)
     new, first, old = controller_last(cluster)
     topic = cluster.create_topic(assignment=[first, old])
     await_isr(cluster, topic, 2)
+    produce_acknowledged(cluster, topic, *values)
     cluster.pause(new)
     cluster.eventually(
         "the start of the reassignment", lambda: _try_to_reassign(cluster, topic, first, new), CONTROLLER_TIMEOUT_S

@@ -140,7 +140,7 @@ class Stored:
         with controller(self.cluster) as broker, suppress(Unsupported):
             broker.call(AlterClientQuotasRequest(entries=(quota,)))
             for address in self.cluster.target.addresses.values():
-                self.cluster.eventually("the quota at every broker", partial(self._quotas, address))
+                self.cluster.eventually("the quota at every broker", partial(self._has_quota, address))
 
     # -- what is described ---------------------------------------------------------------------------
 
@@ -195,6 +195,9 @@ class Stored:
                     for topic in self.topics
                 },
             }  # fmt: skip
+
+    def _has_quota(self, address: str) -> bool:
+        return bool(self._quotas(address))
 
     def _quotas(self, address: str | None = None) -> Any:
         component = ComponentData(entity_type="user", match_type=0, match=self.name)

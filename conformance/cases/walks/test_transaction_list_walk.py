@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from highwater.conformance.broker import Broker, Topic, expect
 from highwater.conformance.cases.support.group_models.comparison import ANYTHING, compare, eventually_equal, spread
+from highwater.conformance.cases.support.transaction_model import ABORTED, COMMITTED, EMPTY, ONGOING, ModelTransaction
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
@@ -23,13 +23,10 @@ from highwater.reference.wire.messages.transactions import (
     ListTransactionsResponse,
     PartitionResponse,
     ProducerState,
-    TopicData,
     TopicRequest,
     TopicResponse,
-    TransactionState,
 )
 
-EMPTY, ONGOING, COMMITTED, ABORTED = "Empty", "Ongoing", "CompleteCommit", "CompleteAbort"
 DURATION_SINCE, PATTERN_SINCE = 1, 2
 HOUR_MS: Final = 3_600_000
 STATES: Final[Sequence[tuple[str, ...]]] = (
@@ -37,33 +34,6 @@ STATES: Final[Sequence[tuple[str, ...]]] = (
     ("NoSuchState", ONGOING), ("NoSuchState",), ("ongoing", "Another"), (COMMITTED, COMMITTED, EMPTY),
 )  # fmt: skip
 KNOWN: Final = {EMPTY, ONGOING, COMMITTED, ABORTED, "PrepareCommit", "PrepareAbort", "Dead", "PrepareEpochFence"}
-
-
-@dataclass(frozen=True, slots=True)
-class ModelTransaction:
-    """A transactional producer, the state of its last transaction, and the partitions of an open one."""
-
-    producer: Transactional
-    state: str
-    topics: tuple[Topic, ...] = ()
-
-    @property
-    def listed(self) -> ListedTransactionState:
-        return ListedTransactionState(
-            transactional_id=self.producer.id, producer_id=self.producer.producer_id, transaction_state=self.state
-        )
-
-    @property
-    def described(self) -> TransactionState:
-        anything: Any = ANYTHING
-        epoch = self.producer.epoch
-        by_name = {topic.name: (topic.partition,) for topic in self.topics}
-        return TransactionState(
-            transactional_id=self.producer.id, transaction_state=self.state, producer_epoch=epoch,
-            producer_id=self.producer.producer_id, transaction_timeout_ms=self.producer.timeout_ms,
-            transaction_start_time_ms=anything,
-            topics=tuple(TopicData(topic=name, partitions=numbers) for name, numbers in by_name.items()),
-        )  # fmt: skip
 
 
 @clause("TXN-18", "walk")

@@ -1,0 +1,57 @@
+"""Fetch sessions when the broker has room for no other (KIP-227)."""
+
+import pytest
+
+from highwater.conformance.broker import Topic, batch, expect
+from highwater.conformance.cases.records.test_fetch_sessions import LAST_EPOCH, NO_SESSION, Reader, reported_topics
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, defect
+from highwater.conformance.failures import Unsupported
+from highwater.reference.wire.messages.fetch import FetchRequest
+
+SHARDS = 8
+"""Apache Kafka divides its cache since 3.8, and takes the parts in turn: one may be full before the others."""
+MOST = 2_000
+"""A larger cache takes too long to fill."""
+
+
+def _fill(cluster: Cluster, topic: Topic, slots: int) -> list[Reader]:
+    """Open sessions on one connection until several requests in a row open none; return the readers with a session."""
+    broker, found, without = cluster.leader(topic), list[Reader](), 0
+    for _ in range(2 * slots):
+        reader = Reader(broker)
+        reply = reader.fetch(topic)
+        reader.session_id = reply.session_id
+        expect("error code, and topics of the reply", (0, (topic.name,)), (reply.error_code, reported_topics(reply)))
+        if reply.session_id == NO_SESSION:
+            without += 1
+            if without > 2 * SHARDS:
+                return found
+        else:
+            without = 0
+            found.append(reader)
+    raise Unsupported("the cache of sessions cannot be filled")
+
+
+@clause("FET-46")
+@pytest.mark.cluster_fault
+@pytest.mark.slow
+@defect(Reply(FetchRequest, "session_id", lambda found: found or 7), Reply(FetchRequest, "error_code", 70))
+def test_a_full_cache_of_sessions_keeps_those_in_use(cluster: Cluster) -> None:
+    """It runs alone, for the cases beside it would lose their sessions."""
+    slots = cluster.setting("max_incremental_fetch_session_cache_slots")
+    if slots > MOST:
+        raise Unsupported(f"the target has room for {slots} sessions, the case fills at most {MOST}")
+    topic = cluster.create_topic()
+    readers = _fill(cluster, topic, slots)
+    expect("no more sessions than the cache has room for", True, len(readers) <= slots)
+    expect("error code of Produce", 0, readers[0].broker.produce(topic, batch(b"v")).error_code)
+    for number, reader in enumerate(readers):
+        reply = reader.fetch()
+        expect(f"error code and id of session {number}", (0, reader.session_id), (reply.error_code, reply.session_id))
+        expect(f"topics of session {number}", (topic.name,), reported_topics(reply))
+    ended = readers[len(readers) // 2]
+    expect("error code of the end", 0, ended.fetch(epoch=LAST_EPOCH).error_code)
+    again = [Reader(ended.broker).fetch(topic).session_id for _ in range(2 * SHARDS)]
+    expect("sessions after one has ended", 1, sum(found != NO_SESSION for found in again))
