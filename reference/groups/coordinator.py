@@ -31,7 +31,7 @@ from hashlib import sha256
 from highwater.reference.context import Context
 from highwater.reference.effects import Request
 from highwater.reference.groups.checks import MemberChecks, join_response, member_list, refuse_join, sync_response
-from highwater.reference.groups.group import NO_GENERATION, Group, GroupState, Member, Protocols
+from highwater.reference.groups.group import NO_GENERATION, Group, GroupState, InitialDelay, Member, Protocols
 from highwater.reference.groups.store import GroupStore
 from highwater.reference.groups.tracing import ANSWERED, PARKED
 from highwater.reference.procedures import Pending, spawn
@@ -145,6 +145,8 @@ class GroupCoordinator:
     ) -> JoinGroupResponse:
         group.protocol_type = request.body.protocol_type
         member = self._new_member(request, member_id, protocols)
+        if group.initial_delay is not None:
+            group.initial_delay.has_newcomer = group.generation_id == 0
         group.add(member)
         self._trace.join(group, request, member, PARKED)
         return await self._rejoin(group, member)
@@ -253,15 +255,31 @@ class GroupCoordinator:
         group.incarnation += 1
         delay_ms = self._context.config.group_initial_rebalance_delay_ms
         if was_empty and delay_ms > 0:
-            group.rebalance_ticket = self._purgatory.park(delay_ms, lambda: self._join_timed_out(group))
+            self._await_first_members(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
             return
         self._await_joins(group)
         self._complete_if_all_joined(group)
+
+    def _await_first_members(self, group: Group, delay_ms: int, left_ms: int) -> None:
+        """Wait, and once more as long as another member joins during the wait (KIP-134; InitialDelayedJoin)."""
+
+        def is_over() -> None:
+            delay, group.initial_delay = group.initial_delay, None
+            if delay is not None and delay.has_newcomer and delay.left_ms > 0:
+                next_ms = min(self._context.config.group_initial_rebalance_delay_ms, delay.left_ms)
+                self._await_first_members(group, next_ms, delay.left_ms - next_ms)
+            else:
+                self._join_timed_out(group)
+
+        group.initial_delay = InitialDelay(left_ms)
+        group.rebalance_ticket = self._purgatory.park(delay_ms, is_over)
 
     def _await_joins(self, group: Group) -> None:
         group.rebalance_ticket = self._purgatory.park(group.rebalance_timeout_ms, lambda: self._join_timed_out(group))
 
     def _complete_if_all_joined(self, group: Group) -> None:
+        if group.initial_delay is not None:
+            return
         complete = group.all_joined if self._guards.await_all_members else group.any_joined
         if group.state is GroupState.PREPARING_REBALANCE and complete and group.members:
             self._complete_join(group)
@@ -281,6 +299,7 @@ class GroupCoordinator:
     def _complete_join(self, group: Group) -> None:
         """End the join phase: begin the next generation and complete the JoinGroup of its members."""
         self._purgatory.finish(group.rebalance_ticket)
+        group.initial_delay = None
         group.generation_id += 1
         if not group.members:
             group.protocol, group.leader = None, None
@@ -450,7 +469,7 @@ class GroupCoordinator:
         if group.state is GroupState.PREPARING_REBALANCE:
             if group.members:
                 self._complete_if_all_joined(group)
-            elif not group.pending_members:
+            elif not group.pending_members and group.initial_delay is None:
                 self._complete_join(group)
 
     # -- sessions and checks -----------------------------------------------------------------------

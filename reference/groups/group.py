@@ -85,6 +85,14 @@ class CommittedOffset:
 
 
 @dataclass(slots=True)
+class InitialDelay:
+    """How long an empty group still waits for its first members (KIP-134), and whether one has joined meanwhile."""
+
+    left_ms: int
+    has_newcomer: bool = False
+
+
+@dataclass(slots=True)
 class Group:
     """A group in the memory of its coordinator."""
 
@@ -101,6 +109,7 @@ class Group:
     # By producer id: offsets of open transactions (KIP-98).
     pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = field(default_factory=dict)
     rebalance_ticket: str = ""
+    initial_delay: InitialDelay | None = None  # not None while an empty group waits for its first members
     incarnation: int = 0  # counts rebalances, so that the completion of an earlier one is ignored
     state_timestamp: int = -1  # wall clock milliseconds of the last stored state change
 

@@ -397,3 +397,32 @@ def test_the_member_id_of_a_long_client_id_fits_into_a_string() -> None:
     joined = coordinator.answer(coordinator.begin_join(instance="i" * 32_767))
     assert len(joined.member_id) < 300
     assert encode_response(joined, 5, 1)
+
+# -- the initial delay (KIP-134) -----------------------------------------------------------------------
+
+DELAY_MS = 1_000
+
+
+@pytest.mark.parametrize("joins", [1, 2, 3])
+def test_a_new_group_waits_once_more_while_members_join(joins: int) -> None:
+    """InitialDelayedJoin: all are in the first generation, which begins after a delay without a newcomer."""
+    world = Coordinator(group_initial_rebalance_delay_ms=DELAY_MS)
+    pending = list[int]()
+    for number in range(joins):
+        pending.append(world.begin_join(world.new_id()))
+        world.run(DELAY_MS // 2 if number == 0 else DELAY_MS)
+        assert not any(each in world.hand.answers for each in pending), "the delay goes on"
+    world.run(2 * DELAY_MS)
+    joined = [world.answer(each) for each in pending]
+    assert {each.generation_id for each in joined} == {1}
+    assert max(len(each.members) for each in joined) == joins
+
+
+def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
+    world = Coordinator(group_initial_rebalance_delay_ms=DELAY_MS)
+    first = world.begin_join(world.new_id(), rebalance_ms=2 * DELAY_MS)
+    for _ in range(3):
+        world.run(DELAY_MS * 3 // 5)
+        world.begin_join(world.new_id(), rebalance_ms=2 * DELAY_MS)
+    world.run(DELAY_MS // 2)
+    assert first in world.hand.answers
