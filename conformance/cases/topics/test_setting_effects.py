@@ -3,21 +3,38 @@
 from collections.abc import Callable
 from functools import partial
 
-from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, records_of
+import pytest
+
+from highwater.conformance.broker import EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect, records_of
 from highwater.conformance.cases.support.admin import DELETE, SET, change_configs, create_error, new_topic
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import IncrementalAlterConfigsRequest
+from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
 
+OFFSET = "topics.partitions.offset"
+LONGEST_INTERVAL_MS, EMPTIED_S = 5_000, 30.0
 LARGEST, TIMES = "max.message.bytes", "message.timestamp.type"
 
 
 def _error(cluster: Cluster, part: Topic, data: bytes) -> int:
     with cluster.leader(part) as leader:
         return leader.produce(part, data).error_code
+
+
+def led_by_each_broker(cluster: Cluster) -> list[Topic]:
+    """Return the partitions of a topic, each with one record and led by another broker."""
+    cluster.connect().version_of(IncrementalAlterConfigsRequest)
+    name, nodes = cluster.topic_name(), sorted(cluster.target.addresses)
+    expect("error code", 0, create_error(cluster, new_topic(name, -1, -1, assignment=[[node] for node in nodes])))
+    parts = [cluster.topic(name, partition=number) for number in range(len(nodes))]
+    for part in parts:
+        cluster.eventually("the partition to be led", partial(_is_led, cluster, part))
+    return parts
 
 
 def _is_led(cluster: Cluster, part: Topic) -> bool:
@@ -41,12 +58,9 @@ def _has_append_time(cluster: Cluster, part: Topic) -> bool:
     Reply(ProduceRequest, "responses.partition_responses.error_code", 0),
 )
 def test_a_changed_setting_takes_effect_at_every_leader(cluster: Cluster) -> None:
-    """Each broker leads a partition; one broker is asked to set, and another one to delete."""
-    nodes = sorted(cluster.target.addresses)
-    cluster.connect().version_of(IncrementalAlterConfigsRequest)
-    name = cluster.topic_name()
-    expect("error code", 0, create_error(cluster, new_topic(name, -1, -1, assignment=[[node] for node in nodes])))
-    parts = [cluster.topic(name, partition=number) for number in range(len(nodes))]
+    """One broker is asked to set, and another one to delete."""
+    nodes, parts = sorted(cluster.target.addresses), led_by_each_broker(cluster)
+    name = parts[0].name
     large = batch(b"x" * 2_000)
     effects: dict[tuple[str, str], Callable[[Topic], bool]] = {
         (LARGEST, "1000"): lambda part: _error(cluster, part, large) == ErrorCode.MESSAGE_TOO_LARGE,
@@ -55,7 +69,6 @@ def test_a_changed_setting_takes_effect_at_every_leader(cluster: Cluster) -> Non
     for number, ((key, value), has_effect) in enumerate(effects.items()):
         asked, other = (cluster.target.addresses[nodes[(number + step) % len(nodes)]] for step in range(2))
         for part in parts:
-            cluster.eventually("the partition to be led", partial(_is_led, cluster, part))
             expect(f"the effect of {key} at broker {part.leader_id} before", False, has_effect(part))
         _change(cluster.connect(asked), name, (key, SET, value))
         for part in parts:
@@ -71,3 +84,23 @@ def test_a_changed_setting_takes_effect_at_every_leader(cluster: Cluster) -> Non
 def _change(broker: Broker, name: str, change: tuple[str, int, str | None]) -> None:
     with broker:
         expect(f"error code of {change}", 0, change_configs(broker, name, change))
+
+
+@clause("ADM-49", "retention")
+@pytest.mark.slow
+@defect(Request(IncrementalAlterConfigsRequest, "validate_only", True), Reply(ListOffsetsRequest, OFFSET, 0))
+def test_a_changed_retention_takes_effect_at_every_leader(cluster: Cluster) -> None:
+    """The records are years old; a broker that only reads the settings of its logs at its start would keep them."""
+    if cluster.setting("log_retention_check_interval_ms") > LONGEST_INTERVAL_MS:
+        raise Unsupported("the target's log.retention.check.interval.ms is above 5 s")
+    parts = led_by_each_broker(cluster)
+    for node, part in zip(sorted(cluster.target.addresses), parts, strict=True):
+        expect(f"the log of broker {node} is empty before", False, _is_emptied(cluster, part))
+    _change(cluster.connect(), parts[0].name, ("retention.ms", SET, "1000"))
+    for part in parts:
+        cluster.eventually(f"an empty log at broker {part.leader_id}", partial(_is_emptied, cluster, part), EMPTIED_S)
+
+
+def _is_emptied(cluster: Cluster, part: Topic) -> bool:
+    with cluster.leader(part) as leader:
+        return leader.list_offset(part, EARLIEST).offset == leader.list_offset(part, LATEST).offset
