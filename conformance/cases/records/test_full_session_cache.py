@@ -4,6 +4,7 @@ import pytest
 
 from highwater.conformance.broker import Topic, batch, expect
 from highwater.conformance.cases.records.test_fetch_sessions import LAST_EPOCH, NO_SESSION, Reader, reported_topics
+from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, defect
@@ -45,13 +46,16 @@ def test_a_full_cache_of_sessions_keeps_those_in_use(cluster: Cluster) -> None:
     if slots > MOST:
         raise Unsupported(f"the target has room for {slots} sessions, the case fills at most {MOST}")
     topic = cluster.create_topic()
+    await_isr(cluster, topic, min(3, len(cluster.target.addresses)))
     readers = _fill(cluster, topic, slots)
     expect("error code of Produce", 0, readers[0].broker.produce(topic, batch(b"v")).error_code)
-    for number, reader in enumerate(readers):
-        reply = reader.fetch()
-        expect(f"error code and id of session {number}", (0, reader.session_id), (reply.error_code, reply.session_id))
-        expect(f"topics of session {number}", (topic.name,), reported_topics(reply))
-    ended = readers[len(readers) // 2]
+    kept = [(reader, reply) for reader in readers if not (reply := reader.fetch()).error_code]
+    # A follower may take the place of a consumer at any time (FetchSessionCache.tryEvict).
+    expect("sessions that still go on", True, len(kept) > len(readers) - len(cluster.target.addresses))
+    for reader, reply in kept:
+        expect("session id, and topics of the reply", (reader.session_id, (topic.name,)),
+               (reply.session_id, reported_topics(reply)))  # fmt: skip
+    ended = kept[len(kept) // 2][0]
     expect("error code of the end", 0, ended.fetch(epoch=LAST_EPOCH).error_code)
     again = [Reader(ended.broker).fetch(topic).session_id for _ in range(2 * SHARDS)]
     expect("sessions after one has ended", 1, sum(found != NO_SESSION for found in again))
