@@ -3,8 +3,9 @@
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from highwater.conformance.broker import LATEST, AdvertisedVersions, Broker, Topic, expect, only
@@ -203,10 +204,24 @@ class Cluster:
 
     def _is_served(self, topic: Topic) -> bool:
         """Metadata may name a leader before that broker leads, and brokers learn of a new topic one after another."""
-        with self.leader(topic) as leader:
-            if leader.list_offset(topic, LATEST).error_code in NOT_YET_LEADER:
-                return False
+        found = self.describe(topic.name)
+        parts = {part.partition_index: part.leader_id for part in found.partitions} if found else {}
+        if not all(self._leads(leader, topic, parts) for leader in {topic.leader_id, *parts.values()}):
+            return False
         return all(self._knows(address, topic) for node, address in self.target.addresses.items() if self.is_up(node))
+
+    def _leads(self, node: int, topic: Topic, leaders: Mapping[int, int]) -> bool:
+        """Whether the broker serves all partitions of the topic that it leads by these leaders by partition."""
+        address = self.target.addresses.get(node)
+        if address is None:
+            return False
+        with self.connect(address) as broker:
+            errors = [
+                broker.list_offset(replace(topic, partition=index), LATEST).error_code
+                for index, leader in leaders.items()
+                if leader == node
+            ]
+        return not set(errors) & set(NOT_YET_LEADER)
 
     def _knows(self, address: str, topic: Topic) -> bool:
         with self.connect(address) as broker:

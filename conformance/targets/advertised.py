@@ -33,7 +33,7 @@ class ProcessTarget(ExternalTarget):
         weakref.finalize(self, self._log.unlink, missing_ok=True)  # it outlives restarts
         self._launch()
         super().__init__(self._first)
-        self.name, self.version = name, version
+        self.name, self.version, self.era = name, version, ""
 
     def _launch(self) -> None:
         with self._log.open("ab") as log:

@@ -91,8 +91,8 @@ class CommandTarget(ExternalTarget):
         if unknown_nodes:
             known = ", ".join(map(str, sorted(self.addresses)))
             raise UsageError(f"the cluster has no brokers {unknown_nodes}", where=str(path), hint=f"brokers: {known}")
-        self.name, self.version, self.settings = path.stem, file.version or "unknown", file.settings
-        self.era = file.version
+        self.name, self.version, self.settings = path.stem, file.version or self.version, file.settings
+        self.era = file.version or self.era
         self.capabilities = frozenset(
             capability
             for capability, needed in {STOP_NODE: ("start", "stop", "kill"), PAUSE_NODE: ("pause", "resume")}.items()

@@ -11,6 +11,7 @@ from highwater.conformance.connection import Access, access_of
 from highwater.conformance.failures import AccessRefused, Disconnected, TargetFailure, Unsupported
 from highwater.conformance.targets.base import SaslListener
 from highwater.conformance.targets.discovery import brokers_of, sasl_listener
+from highwater.conformance.targets.releases import release_of
 from highwater.errors import UsageError
 
 ANSWER_TIMEOUT_S: Final = 2.0
@@ -19,7 +20,7 @@ PROBE_TIMEOUT_S: Final = 1.0
 
 
 class ExternalTarget:
-    """An external cluster: the suite cannot stop its nodes.
+    """An external cluster: the suite cannot stop its nodes. It is held to the rules of the release that it shows.
 
     Its listener for cases about logins is the one of `login_config`, by default its own, if that requires a login.
     """
@@ -27,12 +28,13 @@ class ExternalTarget:
     capabilities: frozenset[str] = frozenset()
     settings: Mapping[str, int] = {}
     sasl: SaslListener | None = None
-    era = ""
 
     def __init__(self, name: str, command_config: Path | None = None, login: tuple[str, Path] | None = None) -> None:
-        self.name, self.version, self.command_config = name, "unknown", command_config
         first, access = name.split(",", maxsplit=1)[0], access_of(command_config)
         self.addresses: Mapping[int, str] = _discover_brokers(first, access)
+        self.era = release_of(first, access)
+        self.name, self.command_config = name, command_config
+        self.version = f"as Kafka {self.era}" if self.era else "unknown"
         self.sasl = _login_listener(*login) if login else _login_listener(first, command_config)
 
     @property

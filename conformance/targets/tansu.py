@@ -53,7 +53,7 @@ class Tansu(ExternalTarget):
         except BaseException:
             self.close()
             raise
-        self.name, self.version = name, version
+        self.name, self.version, self.era = name, version, ""
 
     def revive(self) -> bool:
         self._nodes.kill(NODE)

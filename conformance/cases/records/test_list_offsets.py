@@ -42,7 +42,7 @@ def test_the_first_offset_not_before_a_time(leader: Broker, topic: Topic, reques
 @defect(Reply(ListOffsetsRequest, "topics.partitions.offset", increment))
 @pytest.mark.parametrize(("requested", "offset"), [(1000, 0), (1500, 0), (3000, 0), (3001, NONE)])
 def test_a_later_segment_may_have_earlier_times(cluster: Cluster, requested: int, offset: int) -> None:
-    topic = cluster.create_topic(configs={"segment.bytes": str(SEGMENT)})
+    topic = cluster.create_topic(configs={"segment.bytes": str(SEGMENT), "max.message.bytes": str(SEGMENT)})
     leader = cluster.leader(topic)
     for number in (3, 1):
         expect("error code", 0, leader.produce(topic, _of_more_than_half(number)).error_code)
