@@ -56,6 +56,8 @@ def temporary_in_memory() -> dict[str, str]:
 
 def _folder_of_this_process() -> Path:
     if os.getpid() not in _owned:
+        for _, inherited in _owned.values():
+            inherited.close()  # the parent still holds it locked
         _owned.clear()
         root = Path(tempfile.gettempdir()) / f"highwater-{os.getuid()}"
         root.mkdir(mode=0o700, exist_ok=True)
@@ -72,7 +74,9 @@ def _folder_of_this_process() -> Path:
 
 def _remove_own(pid: int) -> None:
     if os.getpid() == pid and pid in _owned:
-        _remove(_owned[pid][0])
+        folder, lock = _owned.pop(pid)
+        _remove(folder)
+        lock.close()
 
 
 def _remove_abandoned(root: Path) -> None:

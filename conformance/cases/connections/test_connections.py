@@ -20,6 +20,7 @@ from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.registry import APIS, api_of
 
 MANY = 100
+MANY_BEHIND = 700
 WAIT_MS = 300
 PIECE = 1_000
 OVERHEAD = 1000
@@ -67,6 +68,21 @@ def test_a_request_behind_one_that_waits_is_answered_later(leader: Broker, topic
     second = leader.send(ApiVersionsRequest(), 0)
     leader.receive(APIS[1], version, first)
     leader.receive(APIS[18], 0, second)
+
+
+@clause("FRM-2", "many behind a slow one")
+@defect(OutOfTurn(FetchRequest))
+def test_any_number_of_requests_may_be_behind_one_that_waits(leader: Broker, topic: Topic) -> None:
+    """A broker that stops reading while too many wait must read on when they have been answered."""
+    part = FetchPartition(partition=topic.partition, partition_max_bytes=1 << 20)
+    topics, version = (FetchTopic(topic=topic.name, partitions=(part,)),), leader.version_of(FetchRequest)
+    for _ in range(2):
+        first = leader.send(FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, topics=topics), version)
+        others = [leader.send(ApiVersionsRequest(), 0) for _ in range(MANY_BEHIND)]
+        leader.receive(APIS[1], version, first)
+        for other in others:
+            leader.receive(APIS[18], 0, other)
+    expect("end offset", 0, leader.end_offset(topic))
 
 
 @clause("FRM-3", "large")

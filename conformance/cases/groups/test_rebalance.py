@@ -472,3 +472,24 @@ def test_a_group_that_all_have_left_is_empty(cluster: Cluster, driver: GroupDriv
     expect("error code of the leave", 0, driver.stable_member().leave_error())
     cluster.eventually("an empty group", lambda: driver.state() == "Empty")
     expect("members", 0, len(driver.describe().members))
+
+
+@clause("GRP-71")
+@defect(Reply(JoinGroupRequest, "generation_id", increment), Reply(SyncGroupRequest, "error_code", 27))
+def test_a_repeated_join_gets_the_same_generation(driver: GroupDriver) -> None:
+    """The reply to the first was lost; its reply to the leader names the members again, that to a follower none."""
+    first, second = driver.joined_pair()
+    leader, follower = (first, second) if first.is_leader else (second, first)
+    generation, members = leader.generation, {each.member_id for each in leader.reply.members}
+    for member, listed in ((leader, members), (follower, set[str]()), (leader, members)):
+        member.rejoin()
+        found = {each.member_id for each in member.reply.members}
+        expect("generation and leader", (generation, leader.member_id), (member.generation, member.reply.leader))
+        expect(f"members: {found}", True, found == listed)
+    expect("state", "CompletingRebalance", driver.state())
+    leader.sync({leader.member_id: b"leader", follower.member_id: b"follower"})
+    expect("assignment of the follower", b"follower", follower.sync().assignment)
+    follower.rejoin()
+    expect("generation of a follower in a stable group", generation, follower.generation)
+    expect("state", "Stable", driver.state())
+    expect("error codes of heartbeats", (0, 0), (leader.heartbeat_error(), follower.heartbeat_error()))

@@ -6,13 +6,19 @@ import pytest
 
 from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.records.test_compaction import CLEANED_S, LATER_ACCEPTED, QUICK_COMPACTION
-from highwater.conformance.cases.records.test_restarts import QUICK_SEGMENTS, create_single_replica
+from highwater.conformance.cases.records.test_restarts import (
+    LONGEST_INTERVAL_MS,
+    QUICK_SEGMENTS,
+    create_single_replica,
+)
+from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.cases.support.producers import IdempotentProducer
 from highwater.conformance.cases.support.replicas import restart_leader
-from highwater.conformance.cases.support.transactions import Transactional, eventually_stable
+from highwater.conformance.cases.support.transactions import COMMIT, Transactional, eventually_stable
 from highwater.conformance.clause import clause, era
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
+from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
@@ -41,20 +47,49 @@ def later(days: int) -> bytes:
 @pytest.mark.slow
 @defect(Reply(DescribeProducersRequest, "topics.partitions.active_producers.last_timestamp", increment))
 def test_a_producer_of_a_closed_segment_is_described_as_before_a_restart(cluster: Cluster) -> None:
-    """The last segment has no batch of the first producer, and one of the second."""
+    """The last segment has no batch of the first producer and of the transactions, and one of the second."""
     topic = create_single_replica(cluster, **QUICK_SEGMENTS)
     first, second = (IdempotentProducer.create(cluster, topic) for _ in range(2))
+    ended, still_open = (Transactional.initialize(cluster) for _ in range(2))
     leader = first.broker
     leader.version_of(DescribeProducersRequest)
     first.send_accepted(0, 2)
     second.send_accepted(0)
+    for producer in (ended, still_open):
+        producer.begin(topic)
+        producer.write(topic, 0)
+    ended.end(commit=COMMIT)
+    eventually_stable(cluster, leader, topic, 4)
     for day in (1, 2):
         expect("error code of Produce", 0, leader.produce(topic, later(day)).error_code)
     second.send_accepted(1)
     before = states(leader, topic)
-    expect("producers", [first.producer_id, second.producer_id], sorted(before))
+    known = sorted(each.producer_id for each in (first, second, ended, still_open))
+    expect(f"producers {sorted(before)}", True, sorted(before) == known)
     topic, leader = restart_leader(cluster, topic)
     expect("producers after the restart", before, states(leader, topic))
+
+
+@clause("IDM-8", "deleted segments")
+@pytest.mark.slow
+@defect(Reply(ProduceRequest, "responses.partition_responses.base_offset", 0))
+@era("3.9")  # 2.8.2 forgets a producer whose records are deleted
+def test_the_state_outlives_the_segments(cluster: Cluster) -> None:
+    """A broker removes the files some time after the records are deleted."""
+    interval_ms = cluster.setting("log_retention_check_interval_ms")
+    if interval_ms > LONGEST_INTERVAL_MS:
+        raise Unsupported("the target's log.retention.check.interval.ms is above 5 s")
+    topic = cluster.create_topic(configs=QUICK_SEGMENTS)
+    producer = IdempotentProducer.create(cluster, topic)
+    leader = producer.broker
+    for sequence in range(3):
+        producer.send_accepted(sequence)
+    expect("error code of Produce", 0, leader.produce(topic, later(1)).error_code)
+    expect("error code and low watermark", (0, 3), delete_records(leader, topic, 3))
+    leader.expect_silence(3 * interval_ms / 1000)
+    expect("offset of the repeated batch", 2, producer.send_accepted(2))
+    expect("error code of a gap", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, producer.send(4).error_code)
+    expect("offset of the next batch", 4, producer.send_accepted(3))
 
 
 @clause("FET-36", "last batch of a producer")

@@ -10,7 +10,7 @@ from highwater.conformance.cases.support.admin import SET, change_configs, contr
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.cases.support.replicas import await_isr
-from highwater.conformance.clause import CODECS, clause, sweep
+from highwater.conformance.clause import CODECS, clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, StaysOpen, defect, increment
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
@@ -338,6 +338,18 @@ def test_an_altered_min_insync_replicas_applies_at_once(cluster: Cluster) -> Non
             return leader.produce(topic, batch(b"v"), timeout_ms=500).error_code == error
 
         cluster.eventually(f"error code {error} with min.insync.replicas {wanted}", is_applied)
+
+
+@clause("PRD-18", "more than replicas")
+@era("3.7")  # KIP-966
+@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", ErrorCode.NOT_ENOUGH_REPLICAS))
+def test_a_topic_never_needs_more_replicas_than_it_has(cluster: Cluster) -> None:
+    """Partition.effectiveMinIsr: the smaller of min.insync.replicas and the number of replicas."""
+    topic = cluster.create_topic(replicas=1, configs={"min.insync.replicas": "3"})
+    leader = cluster.leader(topic)
+    answer = leader.produce(topic, batch(b"v"))
+    expect("error code and offset", (0, 0), (answer.error_code, answer.base_offset))
+    cluster.eventually("the record to be committed", lambda: len(records_of(leader.fetch(topic, 0).records)) == 1)
 
 
 @clause("PRD-19")
