@@ -22,6 +22,8 @@ NAMES: Final = {
     ),
     "transaction_max_timeout_ms": "transaction.max.timeout.ms",
     "offsets_retention_check_interval_ms": "offsets.retention.check.interval.ms",
+    "num_partitions": "num.partitions",
+    "default_replication_factor": "default.replication.factor",
     "replica_selector_class": "replica.selector.class",
     "auto_create_topics_enable": "auto.create.topics.enable",
     "log_message_timestamp_type": "log.message.timestamp.type",

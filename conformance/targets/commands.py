@@ -145,6 +145,7 @@ QUICK_SETTINGS: Final[Mapping[str, int]] = {
     "group_max_size": 4,
     "log_cleaner_backoff_ms": 200,
     "replica_lag_time_max_ms": 2_000,
+    "num_partitions": 2,
     "message_max_bytes": 1_048_588,
     "offset_metadata_max_bytes": 4_096,
     "transaction_max_timeout_ms": 900_000,

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request
+from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional, eventually_stable
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
@@ -95,6 +95,20 @@ def test_compressed_batches_are_read_as_message_sets(leader: Broker, topic: Topi
     leader.produce(topic, batch(*VALUES, compression=codec))
     found = read_all(leader, topic, LAST_OF_MESSAGE_SETS)
     expect("values", True, [record.value for _, record in found] == VALUES)
+
+
+@clause("FET-47")
+@sweep(FetchRequest, 0, LAST_OF_MESSAGE_SETS)
+@defect(Reply(FetchRequest, "responses.partitions.error_code", 0))
+def test_a_topic_may_forbid_the_conversion(cluster: Cluster, version: int) -> None:
+    forbidding = cluster.create_topic(configs={"message.downconversion.enable": "false"})
+    leader = cluster.leader(forbidding)
+    leader.need(FetchRequest, version)
+    expect("error code of Produce", 0, leader.produce(forbidding, batch(*VALUES)).error_code)
+    part = leader.fetch(forbidding, 0, version=version)
+    expect("error code and records", (ErrorCode.UNSUPPORTED_VERSION, b""), (part.error_code, part.records or b""))
+    newer = leader.fetch(forbidding, 0, version=leader.version_of(FetchRequest, LAST_OF_MESSAGE_SETS + 1))
+    expect("values in a newer version", True, [each.value for each in records_of(newer.records)] == VALUES)
 
 
 @clause("FET-38", "markers")

@@ -102,7 +102,9 @@ class ReplicaWalk:
         self.cluster.eventually(f"replicas {self.replicas}, all in sync", self._is_placed, FAILOVER_S)
         self.cluster.eventually(f"logs of {self.replicas}", self._are_stored, FAILOVER_S)
         names = list(dict.fromkeys(name for name, _ in self.replicas))
-        expect("reassignments that go on", (), ongoing_reassignments(self.cluster, *names))
+        self.cluster.eventually(
+            "no reassignment that goes on", lambda: not ongoing_reassignments(self.cluster, *names), FAILOVER_S
+        )
         for name, number in self.replicas:
             topic = self.cluster.topic(name, partition=number)
             with self.cluster.leader(topic) as leader:

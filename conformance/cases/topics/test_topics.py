@@ -1,6 +1,7 @@
 """CreateTopics, CreatePartitions and DeleteTopics."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -18,6 +19,7 @@ from highwater.conformance.cases.support.admin import (
 from highwater.conformance.clause import KRAFT, clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataResponseTopic
 from highwater.reference.wire.messages.topics import (
@@ -87,6 +89,10 @@ def test_minus_one_asks_for_the_brokers_defaults(cluster: Cluster, broker: Broke
     name = cluster.topic_name()
     expect("error code", 0, create(cluster, new_topic(name, -1, -1))[name].error_code)
     cluster.eventually("a partition", lambda: bool(topic_of(cluster, name).partitions))
+    parts = topic_of(cluster, name).partitions
+    for setting, count in (("num_partitions", len(parts)), ("default_replication_factor", len(parts[0].replica_nodes))):
+        with suppress(Unsupported):
+            expect(setting.replace("_", "."), cluster.setting(setting), count)
 
 
 @clause("ADM-12")
