@@ -398,6 +398,7 @@ def test_the_member_id_of_a_long_client_id_fits_into_a_string() -> None:
     assert len(joined.member_id) < 300
     assert encode_response(joined, 5, 1)
 
+
 # -- the initial delay (KIP-134) -----------------------------------------------------------------------
 
 DELAY_MS = 1_000
