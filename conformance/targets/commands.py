@@ -146,6 +146,7 @@ QUICK_SETTINGS: Final[Mapping[str, int]] = {
     "log_cleaner_backoff_ms": 200,
     "replica_lag_time_max_ms": 2_000,
     "num_partitions": 2,
+    "max_incremental_fetch_session_cache_slots": 600,
     "message_max_bytes": 1_048_588,
     "offset_metadata_max_bytes": 4_096,
     "transaction_max_timeout_ms": 900_000,

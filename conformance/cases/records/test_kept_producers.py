@@ -1,6 +1,7 @@
 """What a broker keeps of producers whose last batch is in a closed segment, was compacted, or was aborted."""
 
 import time
+from itertools import count
 
 import pytest
 
@@ -26,6 +27,8 @@ from highwater.reference.wire.messages.transactions import DescribeProducersRequ
 from highwater.reference.wire.records import BatchHeader, batch_headers, build_batch
 
 DAY_MS = 86_400_000
+ANOTHER = count(1)
+"""Makes a planted defect change what a broker describes with each request."""
 PRODUCE_ERROR = "responses.partition_responses.error_code"
 
 
@@ -45,7 +48,13 @@ def later(days: int) -> bytes:
 @clause("IDM-8", "described after a restart")
 @pytest.mark.cluster_fault
 @pytest.mark.slow
-@defect(Reply(DescribeProducersRequest, "topics.partitions.active_producers.last_timestamp", increment))
+@defect(
+    Reply(
+        DescribeProducersRequest,
+        "topics.partitions.active_producers.last_timestamp",
+        lambda timestamp: timestamp + next(ANOTHER),
+    )
+)
 def test_a_producer_of_a_closed_segment_is_described_as_before_a_restart(cluster: Cluster) -> None:
     """The last segment has no batch of the first producer and of the transactions, and one of the second."""
     topic = create_single_replica(cluster, **QUICK_SEGMENTS)
