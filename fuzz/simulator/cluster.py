@@ -28,6 +28,7 @@ PROBES_CALM = "calm"  # values of `Load.probes`: no faults
 PROBES_FIELDS = "fields"  # no faults; every field, list and limit of the requests
 PROBES_FAULTS = "faults"  # faults that lose no data
 PROBES_RESTARTS = "restarts"  # a rolling restart between what probes write and what they check
+PROBES_OUTAGE = "outage"  # what probes do before one broker stops, while it is away, and after it has returned
 PROBES_ALONE = "alone"  # one probe after the other, each with faults of its own
 UNCLEAN_LEAVES = "UncleanRestartLeavesIsr"
 

@@ -102,8 +102,17 @@ class Injector:
 
     def inject(self, fault: Fault) -> None:
         """Start a fault that a client requests, now; it ends after `for_ms`, or with all others."""
+        self.begin(fault)
+
+    def begin(self, fault: Fault) -> int:
+        """Start a fault that a client requests, and return its number for `end`."""
         self._requested += 1
         self._inject(-self._requested, fault)
+        return -self._requested
+
+    def end(self, number: int) -> None:
+        """End a fault that a client requested."""
+        self._end(number)
 
     def _inject(self, number: int, fault: Fault) -> None:
         begin = self._begin.get(fault.kind)

@@ -17,6 +17,7 @@ from highwater.fuzz.simulator.cluster import (
     PROBES_CALM,
     PROBES_FAULTS,
     PROBES_FIELDS,
+    PROBES_OUTAGE,
     PROBES_RESTARTS,
     Focus,
     Load,
@@ -39,11 +40,12 @@ KINDS: Final = (
 ALL_KINDS: Final = (*KINDS, *SILENT_KINDS)
 KINDS_WITHOUT_LOSS: Final = tuple(kind for kind in KINDS if kind not in {"rot", "fail_flush", "full_disk"})
 PROBE_RUNS: Final = (
-    PROBES_CALM, PROBES_FIELDS, PROBES_FAULTS, PROBES_RESTARTS, PROBES_RESTARTS, PROBES_ALONE, PROBES_ALONE,
+    PROBES_CALM, PROBES_FIELDS, PROBES_FAULTS, PROBES_RESTARTS, PROBES_OUTAGE, PROBES_ALONE, PROBES_ALONE,
     PROBES_ALONE,
 )  # fmt: skip
 PROBE_MS: Final = {
-    PROBES_CALM: LOAD_MS, PROBES_FIELDS: 12_000, PROBES_FAULTS: LOAD_MS, PROBES_RESTARTS: 17_000, PROBES_ALONE: 28_000,
+    PROBES_CALM: LOAD_MS, PROBES_FIELDS: 12_000, PROBES_FAULTS: LOAD_MS, PROBES_RESTARTS: 17_000, PROBES_OUTAGE: 15_000,
+    PROBES_ALONE: 28_000,
 }  # fmt: skip
 """How long a run with probes has its load."""
 QUICK_FOR_PROBES: Final[dict[str, Any]] = {
@@ -55,6 +57,7 @@ QUICK_FOR_PROBES: Final[dict[str, Any]] = {
     "offsets_retention_check_interval_ms": 300,
     "offsets_retention_minutes": 10,
     "group_max_size": 4,
+    "max_incremental_fetch_session_cache_slots": 24,
     "producer_id_expiration_ms": 360_000,
     "producer_id_expiration_check_interval_ms": 400,
     "transactional_id_expiration_ms": 7_200_000,

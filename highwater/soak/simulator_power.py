@@ -33,7 +33,13 @@ from highwater.commands.run_audit import audit_run
 from highwater.errors import ExitCode, UsageError
 from highwater.fuzz.machines.all import MACHINES
 from highwater.fuzz.simulator import cluster
-from highwater.fuzz.simulator.cluster import PROBES_ALONE, PROBES_CALM, PROBES_FIELDS, PROBES_RESTARTS
+from highwater.fuzz.simulator.cluster import (
+    PROBES_ALONE,
+    PROBES_CALM,
+    PROBES_FIELDS,
+    PROBES_OUTAGE,
+    PROBES_RESTARTS,
+)
 from highwater.fuzz.simulator.search import run_seed
 from highwater.results import progress, write_json
 from highwater.soak.mutation import CPU_S, Mutant, Outcome, outcome, unchanged
@@ -53,7 +59,7 @@ KILLS: Final = WRITTEN.parent / "simulator_killers.json"
 SURVIVORS: Final = WRITTEN.parent / "simulator_survivors.toml"
 CONTROL_SEEDS: Final = 6
 DRAWN: Final = "drawn"
-KINDS_OF_RUN: Final = (PROBES_CALM, PROBES_FIELDS, PROBES_RESTARTS, PROBES_ALONE, DRAWN)
+KINDS_OF_RUN: Final = (PROBES_CALM, PROBES_FIELDS, PROBES_RESTARTS, PROBES_OUTAGE, PROBES_ALONE, DRAWN)
 """Each seed is run with probes of each kind, and with the clients that it draws; without faults first, unless the
 effect of the mutant needs a restart or a failure."""
 

@@ -8,6 +8,7 @@ from highwater.fuzz.simulator.cluster import (
     PROBES_CALM,
     PROBES_FAULTS,
     PROBES_FIELDS,
+    PROBES_OUTAGE,
     PROBES_RESTARTS,
     SimulatedCluster,
 )
@@ -19,13 +20,17 @@ from highwater.fuzz.simulator.probes import (  # noqa: F401 - each module adds i
     fetch,
     groups,
     offsets,
+    outages,
     records,
+    remembered,
     restarts,
+    takeovers,
     topics,
     transactions,
     trimming,
 )
-from highwater.fuzz.simulator.probes.client.node import PROBES, Needs, Probe, Prober, Restart, Surroundings
+from highwater.fuzz.simulator.probes.client.node import PROBES, Needs, Probe, Prober, Surroundings
+from highwater.fuzz.simulator.probes.client.phases import KINDS, Barrier, Outage, Restart
 from highwater.fuzz.simulator.probes.client.session import Session
 from highwater.fuzz.simulator.probes.fields import (  # noqa: F401
     batches,
@@ -35,18 +40,31 @@ from highwater.fuzz.simulator.probes.fields import (  # noqa: F401
     limits,
     listings,
     members,
+    moves,
     parts,
     producers,
+    refusals,
     settings,
+    spellings,
+    states,
+    versions,
+    waiting,
 )
 from highwater.fuzz.simulator.probes.fields import offsets as offsets_of_fields  # noqa: F401
 from highwater.reference.drivers.simulation.chance import Chance
 
-NEEDS: Final = {PROBES_FIELDS: Needs.FIELDS, PROBES_RESTARTS: Needs.RESTART, PROBES_ALONE: Needs.ALONE}
+NEEDS: Final = {
+    PROBES_FIELDS: Needs.FIELDS, PROBES_RESTARTS: Needs.RESTART, PROBES_OUTAGE: Needs.OUTAGE, PROBES_ALONE: Needs.ALONE,
+}  # fmt: skip
 """What the probes of a kind of run need; those of the other kinds need nothing."""
-PROBERS: Final = {PROBES_CALM: 14, PROBES_FIELDS: 12, PROBES_FAULTS: 4, PROBES_RESTARTS: 16, PROBES_ALONE: 1}
+PROBERS: Final = {
+    PROBES_CALM: 14, PROBES_FIELDS: 14, PROBES_FAULTS: 4, PROBES_RESTARTS: 20, PROBES_OUTAGE: 20, PROBES_ALONE: 1,
+}  # fmt: skip
+TOGETHER: Final = frozenset({PROBES_RESTARTS, PROBES_OUTAGE})
+"""Kinds of runs whose probes wait for the same phases: each prober has one probe."""
 LAST_START_MS: Final = {
-    PROBES_CALM: 7_000, PROBES_FIELDS: 12_000, PROBES_FAULTS: 11_000, PROBES_RESTARTS: 1_000, PROBES_ALONE: 20_000,
+    PROBES_CALM: 7_000, PROBES_FIELDS: 12_000, PROBES_FAULTS: 11_000, PROBES_RESTARTS: 1_000, PROBES_OUTAGE: 1_000,
+    PROBES_ALONE: 20_000,
 }  # fmt: skip
 """After so much virtual time no probe begins, so that each one ends before the run does."""
 
@@ -60,23 +78,29 @@ def start_probers(cluster: SimulatedCluster, invariants: Invariants, injector: I
     if not kind:
         return []
     chance, world = cluster.world.chance, cluster.world
-    restart = Restart(cluster, injector, [("kill", "bounce")[chance.draw("restarts", n, 2)] for n in range(3)])
+    barrier = _barrier(kind, cluster, injector, chance)
     surroundings = Surroundings(
-        cluster, injector, invariants.situations, invariants.violated, restart, world.now_ms + LAST_START_MS[kind]
+        cluster, injector, invariants.situations, invariants.violated, barrier, world.now_ms + LAST_START_MS[kind]
     )
     probes = [probe for probe in PROBES if probe.needs is NEEDS.get(kind, Needs.NOTHING)]
     order = (in_turn if kind == PROBES_ALONE else drawn)(chance.seed, probes)
-    restart.probers = count = min(PROBERS[kind], len(order))
+    barrier.probers = count = min(PROBERS[kind], len(order))
     probers = [
-        Prober(
-            f"prober:{number}", order[number::count][: 1 if kind == PROBES_RESTARTS else None], surroundings, Session
-        )
+        Prober(f"prober:{number}", order[number::count][: 1 if kind in TOGETHER else None], surroundings, Session)
         for number in range(count)
     ]
     for prober in probers:
         world.add(prober.name, lambda disk, made=prober: made)  # type: ignore[misc]
         world.start(prober.name)
     return probers
+
+
+def _barrier(kind: str, cluster: SimulatedCluster, injector: Injector, chance: Chance) -> Barrier:
+    """Return what the probes of the run wait for; consecutive seeds have another kind of outage."""
+    if kind == PROBES_OUTAGE:
+        how, of_controller = KINDS[chance.seed % len(KINDS)], chance.seed % 2 == 0
+        return Outage(cluster, injector, how, chance.draw("victim", 0, 1 << 10), of_controller=of_controller)
+    return Restart(cluster, injector, [("kill", "bounce")[chance.draw("restarts", n, 2)] for n in range(3)])
 
 
 def drawn(seed: int, probes: Sequence[Probe]) -> list[Probe]:

@@ -9,13 +9,12 @@ an answer that the probe does not expect (`Unexpected`), is a violation only if 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from highwater.fuzz.schedule import Fault, Option
 from highwater.fuzz.simulator.cluster import SimulatedCluster
 from highwater.fuzz.simulator.faults import Injector
 from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
+from highwater.fuzz.simulator.probes.client.phases import Barrier
 from highwater.reference.effects import CancelTimer, Effect, Instant, Request, Response, Send, SetTimer, broker_peer
 from highwater.reference.procedures import Pending, spawn
 
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_MS: Final = 2_500
 SETTLE_MS: Final = 2_500
 """After so long without a fault, sessions have expired or been renewed, and every ISR is complete again."""
-RESTART_MS: Final = 150
-RECOVERY_MS: Final = 1_700
-"""Between two restarts of a rolling restart the ISRs become complete."""
 
 
 class Unanswered(Exception):
@@ -42,11 +38,15 @@ Program = Callable[["Session"], Awaitable[None]]
 
 
 class Needs(Enum):
-    """What a probe needs of its run: nothing, only probes of fields beside it, a rolling restart, or to be alone."""
+    """What a probe needs of its run.
+
+    Nothing, only probes of fields beside it, a rolling restart, an outage of one broker, or to be alone.
+    """
 
     NOTHING = auto()
     FIELDS = auto()
     RESTART = auto()
+    OUTAGE = auto()
     ALONE = auto()
 
 
@@ -74,39 +74,6 @@ def probe(*clauses: str, needs: Needs = Needs.NOTHING) -> Callable[[Program], Pr
     return add
 
 
-class Restart:
-    """A rolling restart of all brokers: it begins when each prober of the run waits for it or has ended."""
-
-    def __init__(self, cluster: SimulatedCluster, injector: Injector, kinds: Sequence[str]) -> None:
-        self._cluster, self._injector, self._kinds = cluster, injector, kinds
-        self.probers = 0
-        self._waiting: list[tuple[Prober, Pending[None]]] = []
-
-    def wait(self, prober: "Prober") -> Pending[None]:
-        """Return what is resolved after the restart."""
-        pending: Pending[None] = Pending()
-        self._waiting.append((prober, pending))
-        self.check()
-        return pending
-
-    def check(self) -> None:
-        """Begin if every prober waits."""
-        if self._waiting and len(self._waiting) >= self.probers:
-            self._cluster.world.schedule(1, self._restart_next, 0)
-
-    def _restart_next(self, done: int) -> None:
-        world = self._cluster.world
-        if done == len(self._cluster.broker_ids):
-            waiting, self._waiting = self._waiting, []
-            for prober, pending in waiting:
-                world.enter(prober.name, partial(prober.resume, pending))
-            return
-        broker_id, kind = self._cluster.broker_ids[done], self._kinds[done % len(self._kinds)]
-        options: dict[str, Option] = {"lose": "nothing"} if kind == "kill" else {}
-        self._injector.inject(Fault(at_ms=0, for_ms=RESTART_MS, kind=kind, nodes=(str(broker_id),), options=options))
-        world.schedule(RESTART_MS + RECOVERY_MS, self._restart_next, done + 1)
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What probes of one run share: the cluster, its faults, and where findings go."""
@@ -115,7 +82,7 @@ class Surroundings:
     injector: Injector
     situations: SituationCounts
     violated: Violated
-    restart: Restart
+    barrier: Barrier
     until_ms: int
     """No probe begins after this virtual time."""
 
@@ -219,8 +186,8 @@ class Prober:
                 # A probe reads an entry that a response lacks, or a field of a response that did not arrive.
                 self._judge(probe, began_ms, f"an answer is incomplete: {error!r}")
             self.done += 1
-        self.surroundings.restart.probers -= 1
-        self.surroundings.restart.check()
+        self.surroundings.barrier.probers -= 1
+        self.surroundings.barrier.check()
 
     def _judge(self, probe: Probe, began_ms: int, what: str) -> None:
         """Report a violation, unless a fault may explain what the probe met."""

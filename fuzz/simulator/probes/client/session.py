@@ -11,6 +11,7 @@ from typing import Any, Final
 from highwater.fuzz.schedule import Fault, Option
 from highwater.fuzz.simulator.cluster import SimulatedCluster
 from highwater.fuzz.simulator.probes.client.node import REQUEST_TIMEOUT_MS, Prober, Unanswered, Unexpected
+from highwater.fuzz.simulator.probes.client.phases import Outage
 from highwater.fuzz.simulator.probes.client.requests import (
     BIG,
     VERSIONS,
@@ -103,6 +104,11 @@ class Session:
         return self._prober.now.wall_ms
 
     @property
+    def client_id(self) -> str:
+        """Return the client id of every request."""
+        return self._prober.name
+
+    @property
     def closures(self) -> int:
         """Return how often brokers have closed the connection of this client."""
         return self._prober.closures
@@ -123,7 +129,42 @@ class Session:
     def rolling_restart(self) -> Pending[None]:
         """Wait until each broker of the cluster has restarted once."""
         self._found.clear()
-        return self._prober.surroundings.restart.wait(self._prober)
+        return self._prober.surroundings.barrier.wait(self._prober)
+
+    # -- an outage of one broker --------------------------------------------------------------------------------
+
+    @property
+    def outage(self) -> Outage:
+        """Return the outage of the run."""
+        barrier = self._prober.surroundings.barrier
+        assert isinstance(barrier, Outage), "the run has no outage"
+        return barrier
+
+    @property
+    def victim(self) -> int:
+        """Return the broker that stops."""
+        return self.outage.victim
+
+    @property
+    def others(self) -> list[int]:
+        """Return the brokers that do not stop."""
+        return [each for each in self.cluster.broker_ids if each != self.victim]
+
+    async def notice(self) -> None:
+        """Wait until every probe is ready, shortly before the broker stops."""
+        await self.outage.wait(self._prober)
+
+    async def stopped(self) -> None:
+        """Wait until the broker has stopped and others have taken over; only these are asked from now on."""
+        await self.outage.wait(self._prober)
+        self.brokers = self.others
+        self._found.clear()
+
+    async def returned(self) -> None:
+        """Wait until every probe has seen the outage, and the broker runs again."""
+        await self.outage.wait(self._prober)
+        self.brokers = self.cluster.broker_ids
+        self._found.clear()
 
     def look_again(self) -> None:
         """Look for leaders and coordinators again: a follower answers a Fetch, too (KIP-392)."""
