@@ -539,4 +539,6 @@ class GroupCoordinator:
         is_empty, is_nameless = group is None or group.state is GroupState.EMPTY, not member_id and instance_id is None
         if error is not ErrorCode.NONE or (generation_id < 0 and (is_empty or is_nameless)):
             return error
+        if group is None:  # as in Apache Kafka 4: OffsetMetadataManager.validateTransactionalOffsetCommit
+            return ErrorCode.ILLEGAL_GENERATION
         return self._checks.find_committer(group_id, member_id, instance_id, generation_id)[0]

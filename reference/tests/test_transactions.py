@@ -370,6 +370,15 @@ def test_only_a_member_of_the_current_generation_commits(world: Simulated) -> No
     world.wait(lambda: committed(world, "g", stable=True) == (5, ErrorCode.NONE))
 
 
+@BOTH
+def test_a_commit_of_a_generation_to_an_unknown_group_is_refused(world: Simulated, newest: bool) -> None:
+    producer = Producer(world, "tx", newest=newest).init()
+    found = [producer.try_commit_offset("unknown", TOPIC, 5, generation=number, member="m") for number in (0, 3)]
+    assert found == [ErrorCode.ILLEGAL_GENERATION] * 2
+    assert producer.try_commit_offset("unknown", TOPIC, 5) is ErrorCode.NONE
+    assert producer.try_commit_offset("unknown", TOPIC, 5, generation=3, member="m") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_pending_offsets_survive_a_group_coordinator_restart(world: Simulated) -> None:
     producer = Producer(world, "tx").init()
     assert producer.try_commit_offset("g", TOPIC, 5) is ErrorCode.NONE

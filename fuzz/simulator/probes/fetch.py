@@ -310,3 +310,26 @@ async def racks(session: Session) -> None:
     await session.sleep(30)
     found = await _from_rack(session, topic, "b", 2)
     session.equal(found[0], -1, "the preferred replica at an offset that the follower in the rack lacks")
+    if session.cluster.controller() != IN_RACK_B:  # else the leader could not change the ISR meanwhile
+        await _lagging(session, topic)
+
+
+async def _lagging(session: Session, topic: str) -> None:
+    """A replica that is alive, and out of sync, is preferred for no offset."""
+    await session.healthy(topic)
+    await session.sleep(300)
+    session.equal((await _from_rack(session, topic, "b"))[0], IN_RACK_B, "the preferred replica before it lags")
+    await session.fault("cut", IN_RACK_B, for_ms=2_200, of="brokers", direction="both")
+
+    async def in_sync() -> bool:
+        return IN_RACK_B in await session.isr(topic, 1)
+
+    answer = await session.ask(1, produce_request(topic, {0: build_batch([record(b"x")])}, acks=1))
+    session.ok(answer.responses[0].partition_responses[0].error_code, "acks=1 while a follower is cut off")
+    await session.until(in_sync, False, "whether a follower that is cut off is in sync", 2_000)
+    for offset in (0, 1, 2):
+        found = await _from_rack(session, topic, "b", offset)
+        session.equal(found[0], -1, f"the preferred replica at {offset} while that in the rack is out of sync")
+    await session.healthy(topic)
+    await session.sleep(300)
+    session.equal((await _from_rack(session, topic, "b"))[0], IN_RACK_B, "the preferred replica when it has caught up")

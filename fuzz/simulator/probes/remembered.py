@@ -1,15 +1,19 @@
 """Probes of what brokers remember over a restart of producers, of compacted logs, and of groups in each state."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from highwater.fuzz.simulator.probes.client.members import ARRIVAL_MS, Group, Member, beat, stable
 from highwater.fuzz.simulator.probes.client.requests import of_topics, request
 from highwater.fuzz.simulator.probes.client.session import LATEST, E, Session, record
 from highwater.fuzz.simulator.probes.client.transactional import Transactional, TransactionLog, finish, write
+from highwater.fuzz.simulator.probes.fetch import reassign
+from highwater.fuzz.simulator.probes.fields.listings import fields
 from highwater.fuzz.simulator.probes.offsets import committed, committed_ok
 from highwater.fuzz.simulator.probes.records import HOUR_MS, IdempotentModel, producer_id
 from highwater.fuzz.simulator.probes.restarts import LONG_SESSION_MS, after_restart
+from highwater.fuzz.simulator.probes.topics import replicas_at
 from highwater.fuzz.simulator.probes.trimming import COMPACTED
 from highwater.reference.wire.records import build_batch
 
@@ -48,8 +52,15 @@ class KeyedModel(IdempotentModel):
 @after_restart("IDM-2", "IDM-5", "IDM-8", "IDM-14", "FET-36")
 async def kept_producers_of_a_compacted_log(session: Session) -> None:
     """Compaction removes the records of a producer, and not what is known of it: no batch is stored twice (KIP-98)."""
-    replicas = session.one_of(1, 3)
-    topic = await session.create_topic("compact-idem", 1, replicas, delete_retention_ms=HOUR_MS, **COMPACTED)
+    topic, models = await _compacted(session, session.one_of([1], [2, 3, 1], [3]))
+    await _same_producers(session, topic, models)
+
+
+async def _compacted(session: Session, replicas: list[int]) -> tuple[str, list[KeyedModel]]:
+    """Return a topic whose compaction has removed all records of some producers, and these producers."""
+    topic = await session.create_topic(
+        "compact-idem", assigned=[replicas], min_insync_replicas=1, delete_retention_ms=HOUR_MS, **COMPACTED
+    )
     models = [KeyedModel(session, topic, await producer_id(session)) for _ in range(3)]
     for model in models:
         await model.append(1, 2, 2)
@@ -63,7 +74,22 @@ async def kept_producers_of_a_compacted_log(session: Session) -> None:
 
     await session.until(is_compacted, True, "whether compaction removes superseded records", 3_000)
     await session.sleep(500)
-    await _same_producers(session, topic, models)
+    return topic, models
+
+
+@fields("IDM-2", "IDM-5", "IDM-8", "IDM-14", "FET-36", "ADM-34")
+async def producers_of_a_compacted_log_that_moves(session: Session) -> None:
+    """A replica that copies a compacted log knows the producers whose records are gone, as its former leader did."""
+    topic, models = await _compacted(session, [1])
+    before = await described_producers(session, topic)
+    for replicas in ([2], [3, 1]):
+        session.ok(await reassign(session, topic, replicas), f"a reassignment to {replicas}")
+        moved = partial(replicas_at, session, topic)
+        await session.until(moved, {(tuple(replicas), True)}, f"the replicas of {topic}")
+        await session.healthy(topic)
+        session.look_again()
+        session.equal(await described_producers(session, topic), before, f"the producers that {replicas[0]} describes")
+    await _continue(session, topic, models)
 
 
 @after_restart("IDM-2", "IDM-5", "IDM-8", "IDM-14", "TXN-16")
@@ -100,6 +126,11 @@ async def _same_producers(session: Session, topic: str, models: Sequence[Idempot
     session.equal(await described_producers(session, topic), before, "the producers after a restart")
     await session.sleep(EXPIRY_CHECK_MS)
     session.equal(await described_producers(session, topic), before, "the producers after their expiry was checked")
+    await _continue(session, topic, models)
+
+
+async def _continue(session: Session, topic: str, models: Sequence[IdempotentModel]) -> None:
+    """Each producer may repeat its last batch and send its next one, and skip none."""
     end = await session.offset(topic, LATEST)
     for model in models:
         await model.repeat(1)

@@ -16,6 +16,7 @@ from highwater.fuzz.simulator.faults import Injector
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.probes import (  # noqa: F401 - each module adds its probes to PROBES
     alone,
+    clocks,
     failovers,
     fetch,
     groups,
@@ -30,16 +31,19 @@ from highwater.fuzz.simulator.probes import (  # noqa: F401 - each module adds i
     trimming,
 )
 from highwater.fuzz.simulator.probes.client.node import PROBES, Needs, Probe, Prober, Surroundings
-from highwater.fuzz.simulator.probes.client.phases import KINDS, Barrier, Outage, Restart
+from highwater.fuzz.simulator.probes.client.phases import OUTAGES, Barrier, Outage, Restart
 from highwater.fuzz.simulator.probes.client.session import Session
 from highwater.fuzz.simulator.probes.fields import (  # noqa: F401
     batches,
     changes,
     coordinators,
     fetches,
+    identities,
     limits,
     listings,
+    lists,
     members,
+    messages,
     moves,
     parts,
     producers,
@@ -58,7 +62,7 @@ NEEDS: Final = {
 }  # fmt: skip
 """What the probes of a kind of run need; those of the other kinds need nothing."""
 PROBERS: Final = {
-    PROBES_CALM: 14, PROBES_FIELDS: 14, PROBES_FAULTS: 4, PROBES_RESTARTS: 20, PROBES_OUTAGE: 20, PROBES_ALONE: 1,
+    PROBES_CALM: 20, PROBES_FIELDS: 22, PROBES_FAULTS: 4, PROBES_RESTARTS: 20, PROBES_OUTAGE: 20, PROBES_ALONE: 1,
 }  # fmt: skip
 TOGETHER: Final = frozenset({PROBES_RESTARTS, PROBES_OUTAGE})
 """Kinds of runs whose probes wait for the same phases: each prober has one probe."""
@@ -98,7 +102,7 @@ def start_probers(cluster: SimulatedCluster, invariants: Invariants, injector: I
 def _barrier(kind: str, cluster: SimulatedCluster, injector: Injector, chance: Chance) -> Barrier:
     """Return what the probes of the run wait for; consecutive seeds have another kind of outage."""
     if kind == PROBES_OUTAGE:
-        how, of_controller = KINDS[chance.seed % len(KINDS)], chance.seed % 2 == 0
+        how, of_controller = OUTAGES[chance.seed % len(OUTAGES)]
         return Outage(cluster, injector, how, chance.draw("victim", 0, 1 << 10), of_controller=of_controller)
     return Restart(cluster, injector, [("kill", "bounce")[chance.draw("restarts", n, 2)] for n in range(3)])
 

@@ -24,8 +24,16 @@ NOTICE_MS: Final = 150
 """So long before a broker stops the probes are resumed, to send requests that it interrupts."""
 ELECTION_MS: Final = 1_600
 """A broker that stops is noticed, and its partitions have leaders, within so much time."""
-KINDS: Final = ("kill", "pause", "bounce")
-"""How a broker stops: it forgets its memory, or another one takes over while it keeps it, or it leaves in order."""
+LAST_OF_OUTAGE: Final = 3
+MINUTE_MS: Final = 60_000
+CLOCK_STEPS: Final = (7, 4, 115, 60)
+"""Minutes by which clocks advance. Producers expire after 6 minutes, offsets after 10, transactional ids after 120."""
+CHECKED_MS: Final = 1_300
+"""Every periodic check of a broker has run twice after so much time."""
+OUTAGES: Final = (
+    ("pause", True), ("kill", False), ("pause", False), ("kill", True), ("bounce", False), ("bounce", True),
+)  # fmt: skip
+"""How a broker stops, and whether it is the controller: a paused one keeps its memory while others take over."""
 
 
 class Barrier:
@@ -77,7 +85,7 @@ class Restart(Barrier):
 
 
 class Outage(Barrier):
-    """One broker stops for a while: the phases are the notice, the outage and the return.
+    """One broker stops for a while; then time passes: the phases are notice, outage, return, and the steps of clocks.
 
     `of_controller`: the broker that stops is the controller, else a drawn one that is not.
     """
@@ -89,6 +97,7 @@ class Outage(Barrier):
         self.kind, self._drawn, self._of_controller = kind, drawn, of_controller
         self._victim, self._fault, self._stops_ms = 0, 0, 0
         self._phase = 0
+        self.passed_ms = 0  # by how much the clocks of all brokers were set forward
 
     @property
     def victim(self) -> int:
@@ -108,6 +117,12 @@ class Outage(Barrier):
             self._resume()
         elif self._phase == 2:
             world.at(max(self._stops_ms + ELECTION_MS, world.now_ms), self._resume)
+        elif self._phase > LAST_OF_OUTAGE:
+            by_ms = MINUTE_MS * CLOCK_STEPS[self._phase - LAST_OF_OUTAGE - 1]
+            self.passed_ms += by_ms
+            options: dict[str, Option] = {"by_ms": by_ms, "back": 0}
+            self._injector.begin(Fault(at_ms=0, kind="clock", nodes=("all",), options=options))
+            world.schedule(CHECKED_MS, self._resume)
         else:
             self._injector.end(self._fault)
             world.schedule(RECOVERY_MS + SETTLED_MS, self._resume)

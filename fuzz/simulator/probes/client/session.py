@@ -11,7 +11,7 @@ from typing import Any, Final
 from highwater.fuzz.schedule import Fault, Option
 from highwater.fuzz.simulator.cluster import SimulatedCluster
 from highwater.fuzz.simulator.probes.client.node import REQUEST_TIMEOUT_MS, Prober, Unanswered, Unexpected
-from highwater.fuzz.simulator.probes.client.phases import Outage
+from highwater.fuzz.simulator.probes.client.phases import MINUTE_MS, Outage
 from highwater.fuzz.simulator.probes.client.requests import (
     BIG,
     VERSIONS,
@@ -165,6 +165,16 @@ class Session:
         await self.outage.wait(self._prober)
         self.brokers = self.cluster.broker_ids
         self._found.clear()
+
+    async def later(self) -> int:
+        """Wait until the clocks of all brokers have advanced by the next step; return the minutes since the first."""
+        await self.outage.wait(self._prober)
+        return self.outage.passed_ms // MINUTE_MS
+
+    @property
+    def broker_ms(self) -> int:
+        """Return the wall clock time of the brokers."""
+        return self.wall_ms + self.outage.passed_ms
 
     def look_again(self) -> None:
         """Look for leaders and coordinators again: a follower answers a Fetch, too (KIP-392)."""

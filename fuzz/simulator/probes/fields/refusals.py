@@ -67,8 +67,8 @@ async def batches_with_one_fault(session: Session) -> None:
 async def _used_sequences(session: Session, topic: str, model: IdempotentModel) -> None:
     """The sequence numbers of a batch that was refused are those of the next one, in each epoch."""
     for _ in range(2):
-        for spoil in (_with_wrong_crc, partial(with_bytes, position=ATTRIBUTES_AT, new=b"\x00\x20")):
-            batch = spoil(model.batch(model.next_sequence, 2))
+        for corrupt in (_with_wrong_crc, partial(with_bytes, position=ATTRIBUTES_AT, new=b"\x00\x20")):
+            batch = corrupt(model.batch(model.next_sequence, 2))
             answer = await session.produce(topic, batch)
             session.error(answer.error_code, (E.CORRUPT_MESSAGE, E.INVALID_RECORD), "a batch with a fault")
             await model.refused(model.next_sequence + 2, 1, E.OUT_OF_ORDER_SEQUENCE_NUMBER, "the batch after it")
