@@ -57,11 +57,15 @@ MACHINES_OF: Final = {
 """The state machines that run the code of a package."""
 KILLS: Final = WRITTEN.parent / "simulator_killers.json"
 SURVIVORS: Final = WRITTEN.parent / "simulator_survivors.toml"
-CONTROL_SEEDS: Final = 6
+CONTROL_SEEDS: Final = 2
 DRAWN: Final = "drawn"
 KINDS_OF_RUN: Final = (PROBES_CALM, PROBES_FIELDS, PROBES_RESTARTS, PROBES_OUTAGE, PROBES_ALONE, DRAWN)
 """Each seed is run with probes of each kind, and with the clients that it draws; without faults first, unless the
 effect of the mutant needs a restart or a failure."""
+
+
+SEEDS_OF_KIND: Final = {PROBES_ALONE: 3}
+"""A run of the kind `alone` has only some of its probes, and takes the least time."""
 
 
 class Survivor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -217,7 +221,9 @@ def runs_of(name: str, seeds: int, need: Need) -> Iterator[str]:
         yield recorded
     kinds = KINDS_OF_RUN if need is Need.ONE_BROKER else (*KINDS_OF_RUN[1:], *KINDS_OF_RUN[:1])
     for seed in range(seeds):
-        yield from (f"{kind} {seed}" for kind in kinds)
+        for kind in kinds:
+            count = SEEDS_OF_KIND.get(kind, 1)
+            yield from (f"{kind} {count * seed + number}" for number in range(count))
 
 
 def _search(name: str, machines: tuple[str, ...], runs: Iterable[str], cpu_s: float) -> Trial:

@@ -72,7 +72,7 @@ async def _compacted(session: Session, replicas: list[int]) -> tuple[str, list[K
     async def is_compacted() -> bool:
         return len(await session.read(topic)) <= 8
 
-    await session.until(is_compacted, True, "whether compaction removes superseded records", 3_000)
+    await session.until(is_compacted, True, "whether compaction removes superseded records", 8_000)
     await session.sleep(500)
     return topic, models
 

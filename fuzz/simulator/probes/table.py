@@ -47,6 +47,7 @@ from highwater.fuzz.simulator.probes.fields import (  # noqa: F401
     moves,
     parts,
     producers,
+    rebalances,
     refusals,
     settings,
     spellings,

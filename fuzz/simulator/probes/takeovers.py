@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from highwater.fuzz.simulator.probes.client.members import Group, Member, beat, rebalancing, rejoin, stable, sync_all
-from highwater.fuzz.simulator.probes.client.requests import errors_of, of_topics, request
+from highwater.fuzz.simulator.probes.client.requests import errors_of, fetch_request, of_topics, request
 from highwater.fuzz.simulator.probes.client.session import (
     GROUP,
     LATEST,
@@ -22,6 +22,8 @@ from highwater.fuzz.simulator.probes.restarts import LONG_SESSION_MS
 from highwater.fuzz.simulator.probes.transactions import FENCED
 
 TRIES: Final = 12
+WAIT_MS: Final = 15_000
+"""Longer than the outage."""
 Sent = tuple[str, int, dict[str, Any]]
 
 
@@ -315,3 +317,34 @@ async def pending_offsets_of_an_outage(session: Session) -> None:
     await producers[1].ended(commit=False)
     last = {**first, keys[1]: plain}
     await session.until(partial(committed, group, keys, stable=True), last, "the offsets after both ended", SOON_MS)
+
+
+@around_outage("FET-30", "GRP-1", "GRP-9", "PRD-39", "REP-7")
+async def waits_of_an_outage(session: Session) -> None:
+    """A request that waits at a broker while others take over gets an error that says so, or no answer."""
+    away, (one, two) = session.victim, session.others
+    topic = await session.create_topic("waits", assigned=[[away, one, two]])
+    group = await _group_at(session, away, "waits")
+    members = _members(group, topic)
+    await stable(group, *members)
+    leader = next(each for each in members if each.leads)
+    await session.notice()
+    # Version 10 is not served by followers, as newer ones are (KIP-392).
+    body = fetch_request(topic, {0: 0}, max_wait_ms=WAIT_MS, min_bytes=1)
+    fetching = session.send(away, body, 10, WAIT_MS)
+    joining = leader.begin_join()
+    await session.stopped()
+    await session.values(topic, b"written to the next leader")
+    await session.returned()
+    await session.sleep(300)
+    for pending, moved, what in (
+        (fetching, E.NOT_LEADER_OR_FOLLOWER, "a Fetch at a former leader"),
+        (joining, E.NOT_COORDINATOR, "JoinGroup at a former coordinator"),
+    ):
+        if pending is joining and group.coordinator != away:
+            continue
+        session.expect(pending.done, f"{what} waits on")
+        answer = await pending
+        errors = set() if answer is None else errors_of(answer) - {0}
+        session.expect(answer is None or errors == {moved}, f"{what} is answered with the errors {errors}")
+    session.equal([each.value for each in await session.read(topic)], [b"written to the next leader"], "the records")

@@ -182,8 +182,8 @@ class Prober:
                 self.surroundings.situations.add(f"probe {probe.name}")
             except (Unanswered, Unexpected) as error:
                 self._judge(probe, began_ms, str(error))
-            except (LookupError, AttributeError) as error:
-                # A probe reads an entry that a response lacks, or a field of a response that did not arrive.
+            except (LookupError, AttributeError, ValueError) as error:
+                # A probe reads an entry that a response lacks, one of several, or a field of one that did not arrive.
                 self._judge(probe, began_ms, f"an answer is incomplete: {error!r}")
             self.done += 1
         self.surroundings.barrier.probers -= 1

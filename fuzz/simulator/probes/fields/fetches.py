@@ -138,6 +138,33 @@ async def _read_at_follower(session: Session, log: TransactionLog) -> None:
         session.equal([(each.offset, each.value) for each in found], expected, what)
 
 
+@fields("FET-15", "FET-33", "FET-41", "FET-42", "FET-43")
+async def racks_of_readers(session: Session) -> None:
+    """A reader is sent to a replica in its rack that has the offset, unless the leader is in that rack."""
+    racks = dict(zip(session.brokers, session.cluster.settings.racks, strict=True))
+    topic = await session.create_topic("racks", assigned=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+    pairs = await session.create_topic("pairs", assigned=[[1, 3], [2, 1], [3, 2]])
+    for name in (topic, pairs):
+        for number in range(3):
+            await session.values(name, b"v", b"w", partition=number)
+    await session.sleep(600)  # the leaders learn how far the followers are
+    for name in (topic, pairs):
+        for part in (await session.metadata(name)).partitions:
+            for rack in ("a", "b", "", "nowhere"):
+                leads = rack in {"", racks[part.leader_id]}
+                allowed = set() if leads else {each for each in part.replica_nodes if racks[each] == rack}
+                for offset in (0, 2):
+                    body = fetch_request(name, {part.partition_index: offset}, rack_id=rack)
+                    data = (await session.ask(part.leader_id, body, session.one_of(11, 12))).responses[0].partitions[0]
+                    session.ok(data.error_code, f"Fetch at {offset} from rack {rack!r}")
+                    what = f"the preferred replica of {part.replica_nodes}, led by {part.leader_id}, for rack {rack!r}"
+                    found = data.preferred_read_replica
+                    session.expect(found in (allowed or {-1}), f"{what} is {found}, not one of {allowed}")
+                    session.equal(
+                        bool(data.records), not allowed and offset == 0, f"whether there are records beside {what}"
+                    )
+
+
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 
