@@ -34,6 +34,7 @@ from highwater.reference.wire.messages.replicas import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from highwater.reference.wire.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
 
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
@@ -138,6 +139,27 @@ def _listed(topic: Topic, *partitions: int) -> ListPartitionReassignmentsTopics:
     return ListPartitionReassignmentsTopics(name=topic.name, partition_indexes=partitions)
 
 
+@clause("FLD-2", "while it moves")
+@pytest.mark.parametrize("grows", [False, True], ids=["to another broker", "to more brokers"])
+@defect(Reply(CreatePartitionsRequest, "results.error_code", 0))
+def test_a_topic_that_is_reassigned_gets_no_more_partitions(cluster: Cluster, grows: bool) -> None:
+    """With ZooKeeper the reassignment is the reason (KIP-455), with KRaft that one of its brokers is down."""
+    topic, new, _ = _topic_that_moves(cluster, grows=grows)
+    wanted = CreatePartitionsTopic(name=topic.name, count=3)
+
+    def ask() -> int | None:
+        with suppress(NoReply), controller(cluster) as broker:
+            reply = broker.call(CreatePartitionsRequest(topics=(wanted,), timeout_ms=TIMEOUT_MS))
+            return int(only(reply.results).error_code)
+        return None
+
+    refusals = {ErrorCode.REASSIGNMENT_IN_PROGRESS, ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+    expect("error code", refusals, cluster.eventually("a reply", ask, CONTROLLER_TIMEOUT_S))
+    cluster.resume(new)
+    found = cluster.describe(topic.name)
+    expect("number of partitions", 1, len(found.partitions) if found else None)
+
+
 @clause("ADM-45")
 @defect(Reply(MetadataRequest, "topics.partitions.replica_nodes", (1, 2, 3)))
 def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were(cluster: Cluster) -> None:
@@ -147,10 +169,10 @@ def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were(cluster: Clus
     await_replicas(cluster, topic, replicas)
 
 
-def _topic_that_moves(cluster: Cluster, *values: bytes) -> tuple[Topic, int, tuple[int, int]]:
+def _topic_that_moves(cluster: Cluster, *values: bytes, grows: bool = False) -> tuple[Topic, int, tuple[int, int]]:
     """Start a reassignment; return the topic, the new replica, which is paused so that it goes on, and the old ones.
 
-    The second of the old ones, which goes, is the controller.
+    The second of the old ones, which goes unless the topic only `grows`, is the controller.
     """
     cluster.need(PAUSE_NODE)
     cluster.need_brokers(3)
@@ -159,8 +181,9 @@ def _topic_that_moves(cluster: Cluster, *values: bytes) -> tuple[Topic, int, tup
     await_isr(cluster, topic, 2)
     produce_acknowledged(cluster, topic, *values)
     cluster.pause(new)
+    wanted = (first, old, new) if grows else (first, new)
     cluster.eventually(
-        "the start of the reassignment", lambda: _try_to_reassign(cluster, topic, first, new), CONTROLLER_TIMEOUT_S
+        "the start of the reassignment", lambda: _try_to_reassign(cluster, topic, *wanted), CONTROLLER_TIMEOUT_S
     )
     return topic, new, (first, old)
 

@@ -305,7 +305,7 @@ def test_a_topic_may_be_led_by_a_replica_that_lacks_records(cluster: Cluster) ->
     after = cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=FAILOVER_S)
     expect("leader", follower, after.leader_id)
     # The other has records that this one lacks: it must fetch from it before it may be elected again.
-    cluster.eventually("the leader alone in sync", lambda: cluster.isr_of(after) == (follower,), FAILOVER_S)
+    expect("in-sync replicas", (follower,), cluster.isr_of(after))
     leader = cluster.leader(after)
     cluster.eventually("the records of this replica", lambda: values_at(leader, after) == [b"common"], FAILOVER_S)
 
