@@ -477,7 +477,7 @@ def test_a_group_that_all_have_left_is_empty(cluster: Cluster, driver: GroupDriv
 @clause("GRP-71")
 @defect(Reply(JoinGroupRequest, "generation_id", increment), Reply(SyncGroupRequest, "error_code", 27))
 def test_a_repeated_join_gets_the_same_generation(driver: GroupDriver) -> None:
-    """The reply to the first was lost; its reply to the leader names the members again, that to a follower none."""
+    """As if the first reply was lost. The reply to the leader names the members again, that to a follower none."""
     first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
     generation, members = leader.generation, {each.member_id for each in leader.reply.members}
