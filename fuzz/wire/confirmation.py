@@ -15,7 +15,7 @@ from highwater.conformance.failures import TargetFailure
 from highwater.errors import UsageError
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.replay import make_topics
-from highwater.fuzz.wire.triage import FATAL, WATCHED, Triage
+from highwater.fuzz.wire.triage import FATAL, WATCHED, RunEndedError, Triage
 
 JOBS_MAX: Final = 400
 ALIKE_MAX: Final = 2
@@ -95,7 +95,7 @@ class Confirmation:
         with self._lock:
             self.skipped += len(self._jobs)
             self._jobs.clear()
-        self._triage.shrink_s = 0.0
+        self._triage.ended.set()
         thread.join()
 
     # -- the thread ------------------------------------------------------------------------------
@@ -124,7 +124,10 @@ class Confirmation:
     def _run_next(self) -> None:
         with self._lock:
             name, job = self._jobs.popleft()
-        job(self._triage)
+        try:
+            job(self._triage)
+        except RunEndedError:
+            self.skipped += 1
         self._results.append(Confirmed(self._triage.fatal_cases, set(self._triage.fatal_versions)))
         with self._lock:
             self._waiting[name] -= 1

@@ -1,5 +1,8 @@
 """Connections to the target for probes, replays and sequences, and what the target advertises."""
 
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from highwater.errors import UsageError
@@ -7,9 +10,12 @@ from highwater.fuzz.wire.generate.requests import CLIENT_ID, HARMFUL
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import FrameSizeError, WireError
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest
-from highwater.reference.wire.registry import APIS, Api
+from highwater.reference.wire.registry import APIS, Api, api_of
 
 ALIVE_TIMEOUT_S: Final = 5.0
+POLL_S: Final = 0.05
+SILENT: Final = "is silent"
+"""How `why_dead` begins if the target accepts connections and answers none."""
 HINT: Final = "is it a Kafka broker, and running?"
 
 
@@ -18,13 +24,21 @@ def connect(address: str, timeout_s: float = ALIVE_TIMEOUT_S) -> Connection:
     return Connection(address, timeout_s=timeout_s, client_id=CLIENT_ID)
 
 
-def why_dead(address: str) -> str | None:
-    """Return None if the target answers ApiVersions on a fresh connection, otherwise what it did instead."""
+def _never() -> bool:
+    return False
+
+
+def why_dead(address: str, gives_up: Callable[[], bool] = _never) -> str | None:
+    """Return None if the target answers ApiVersions on a fresh connection, otherwise what it did instead.
+
+    Also None as soon as `gives_up` returns True while the target is silent.
+    """
     try:
         with connect(address) as connection:
-            connection.exchange(ApiVersionsRequest(), 0)
+            if not _is_answered(connection, gives_up):
+                return f"{SILENT} for {ALIVE_TIMEOUT_S:.0f} s on a fresh connection"
     except ReplyTimeoutError:
-        return f"is silent for {ALIVE_TIMEOUT_S:.0f} s on a fresh connection"
+        return f"{SILENT} and does not read from a fresh connection"
     except ConnectionClosedError:
         return "closes a fresh connection at once"
     except WireError as error:
@@ -32,6 +46,19 @@ def why_dead(address: str) -> str | None:
     except OSError as error:
         return f"refuses connections ({error.strerror or error})"
     return None
+
+
+def _is_answered(connection: Connection, gives_up: Callable[[], bool]) -> bool:
+    """Return False if ALIVE_TIMEOUT_S pass without a response, True if it arrives or `gives_up` returns True."""
+    request = ApiVersionsRequest()
+    correlation_id, end = connection.send(request, 0), time.monotonic() + ALIVE_TIMEOUT_S
+    while time.monotonic() < end:
+        with suppress(ReplyTimeoutError):
+            connection.receive(api_of(type(request)), 0, correlation_id, POLL_S)
+            return True
+        if gives_up():
+            return True
+    return False
 
 
 Served = list[tuple[Api, int, int]]

@@ -13,7 +13,7 @@ from typing import Any, Final
 from highwater.errors import UsageError
 from highwater.fuzz.wire.agreement import disagreement, random_read
 from highwater.fuzz.wire.confirmation import LAST_S, Confirmation
-from highwater.fuzz.wire.connection import advertised, unknown_versions
+from highwater.fuzz.wire.connection import SILENT, advertised, unknown_versions
 from highwater.fuzz.wire.corpus import Corpus, Coverage, State, read_state, write_state
 from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
 from highwater.fuzz.wire.findings import FILE, Finding, api_name
@@ -70,8 +70,6 @@ STATES_BATCH, STATES_SHARE = 40, 10
 """Cases of one comparison; comparisons take at most 1/STATES_SHARE of the time."""
 QUIET_S: Final = 0.2
 """Time for the requests in flight before the state is read."""
-RESTART_MAX_S: Final = 1.0
-"""A target that restarts faster is restarted when it stalls, instead of waiting for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +140,7 @@ class Session:
         self._leaks = LeakWatch(self.target.why_no_leaks)
         self._states = StateWatch(version_ranges(self.served))
         self._stalled: deque[tuple[float, list[Case]]] = deque()
-        self._is_paused = False
+        self._is_paused, self._has_hung = False, False
         self._survived: set[Kind] = set()
         self._responses: set[tuple[int, int, str, int]] = set()
         self._answered: list[Case] = []  # since the counters of the target were read
@@ -229,12 +227,12 @@ class Session:
         except TargetDown as down:
             self.totals.sending_s += time.monotonic() - started
             self._handle_death(Failure(Oracle.ALIVE, f"the target {down}"), down.suspects)
+        self._handle_stalls()
         self._handle_slow()
         self._run_sequences()
         self._read_log()
         self._compare()
         self._compare_states()
-        self._handle_stalls()
         while self._failures and self._findings() < self.bounds.findings:
             self._suspect(*self._failures.popleft())
         self._avoid_confirmed()
@@ -258,7 +256,7 @@ class Session:
     def _check_process(self) -> None:
         """Check that the target is alive (unless it is busy), and its memory and sockets after this turn."""
         is_stalled = 0 < self._stalls.stalled_s < DEAD_S
-        dead = None if self._is_busy() or is_stalled else self.target.why_dead()
+        dead = None if self._is_busy() or is_stalled else self.target.why_dead(self._hangs_again)
         if dead is not None:
             self._handle_death(Failure(Oracle.ALIVE, f"the target {dead}"), self._engine.suspects())
             return
@@ -280,6 +278,10 @@ class Session:
             if leaked_sockets is not None:
                 self._suspect(Failure(Oracle.DESCRIPTORS, leaked_sockets), self._engine.recent())
                 self._restart()
+
+    def _hangs_again(self) -> bool:
+        """Return True if the target stalls and will be restarted for it, since that it can hang is known already."""
+        return self._has_hung and self.target.restarts_at_once and self._stalls.stalled_s > 0
 
     def _restart(self) -> None:
         """Restart the target if this process launched it, and continue there."""
@@ -326,7 +328,7 @@ class Session:
             waited_s, suspects = self._stalled.popleft()
             self._suspend(suspects)
             self._suspect(Failure(Oracle.STALL, f"a healthy connection waited for {waited_s:.1f} s"), suspects[::-1])
-            if self._stalls.stalled_s and self.target.restart_s < RESTART_MAX_S:
+            if self._stalls.stalled_s and self.target.restarts_at_once:
                 self._restart()
 
     def _run_sequences(self) -> None:
@@ -355,7 +357,7 @@ class Session:
     def _handle_slow(self) -> None:
         """Have slow cases sent alone. A target that restarts quickly is restarted instead of waiting for them."""
         slow, self._slow_cases = self._slow_cases, []
-        can_restart = self.target.is_launched and self.target.restart_s < RESTART_MAX_S
+        can_restart = self.target.restarts_at_once
         stuck = [case for case in self._engine.stuck(STUCK_S) if not self.triage.is_known_hang(case)]
         for case in [*slow, *stuck] if can_restart else slow:
             if case.mutation != NO_MUTATION and not self.totals.ended:
@@ -385,7 +387,9 @@ class Session:
         self._suspend(suspects)
         self._closed_kinds.clear()
         self._suspect(failure, suspects[::-1])
-        if self.target.why_dead() is not None and not self.target.revive():
+        self._has_hung = self._has_hung or SILENT in failure.message
+        is_alive = self.target.restart() if self.target.restarts_at_once else self.target.why_dead() is None
+        if not is_alive and not self.target.revive():
             self.totals.ended = "the target is dead"
         self._continue()
 

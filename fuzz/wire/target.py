@@ -19,6 +19,8 @@ GONE_TIMEOUT_S: Final = 10.0
 POLL_S: Final = 0.02
 SPARE_SOCKETS: Final = 60
 SETTLE_S: Final = 3.0
+RESTART_MAX_S: Final = 1.0
+"""A target that restarts faster is restarted when it hangs, instead of waiting for it."""
 HEAP: Final = {JVM: 1024}
 """Megabytes by which a process of that name may grow within its own heap limit."""
 MEMORY_MB: Final = 256
@@ -133,13 +135,19 @@ class FuzzTarget:
 
     # -- life and death --------------------------------------------------------------------------
 
-    def why_dead(self) -> str | None:
-        return why_dead(self.address)
+    def why_dead(self, gives_up: Callable[[], bool] = lambda: False) -> str | None:
+        """Return what the target did instead of answering; None if it answered, or `gives_up` returned True."""
+        return why_dead(self.address, gives_up)
 
     @property
     def is_launched(self) -> bool:
         """True if this process launched the target, and so may kill it."""
         return self._target is not None and type(self._target) not in (ExternalTarget, CommandTarget)
+
+    @property
+    def restarts_at_once(self) -> bool:
+        """True if a restart costs less than waiting for requests that are stuck."""
+        return self.is_launched and self.restart_s < RESTART_MAX_S
 
     def revive(self) -> bool:
         """Start the target again; False if it stays dead or was not launched by this process."""

@@ -7,9 +7,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
+from threading import Event
 from typing import Final
 
 from highwater.fuzz.wire.agreement import disagreement
+from highwater.fuzz.wire.connection import SILENT
 from highwater.fuzz.wire.engine import SLOW_S
 from highwater.fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
@@ -51,6 +53,10 @@ RESTARTS: Final = FATAL - {Oracle.STACK, Oracle.MEMORY} | {Oracle.DEADLINE}
 """Failures after which the target is restarted. A hanging request may keep using CPU; memory is mostly freed."""
 
 
+class RunEndedError(Exception):
+    """The time of the run is over, so this failure is not examined further."""
+
+
 @dataclass
 class Triage:
     """Confirm failures of one target and write the findings to `folder` as soon as they are known.
@@ -71,6 +77,8 @@ class Triage:
     shrink_s: float = SHRINK_S
     alike: int = 0
     deadline_s: float = DEADLINE_AGAIN_S
+    ended: Event = field(default_factory=Event)
+    """Set at the end of the run: the next replay raises RunEndedError."""
     _kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     _kills: dict[str, Counter[int]] = field(default_factory=dict)
     """By place: how often a request of each API key caused the crash."""
@@ -125,6 +133,8 @@ class Triage:
         except KeyboardInterrupt:  # its signature is recorded, so a later run would not report it
             self._write(failure, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
             raise
+        except RunEndedError:
+            return self._write(failure, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
         self._ensure_alive()
         if culprits and not reproduced and self._is_alike(failure, None, log):
             return None
@@ -132,16 +142,14 @@ class Triage:
 
     def _cause_is_known(self, failure: Failure, suspects: list[Case], log: str) -> bool:
         """Return True if only one API has crashed the target at this place, so that no replay is needed."""
-        keys = self._kills.get(place_of(log), Counter()) if failure.oracle in PLACED else Counter[int]()
+        keys = self._kills.get(_place_of_kill(failure, log), Counter())
         self.fatal_cases = [case for case in suspects if case.key in keys][-1:] if len(keys) == 1 else []
         self._count_kill(failure, log)
         return bool(self.fatal_cases)
 
     def _count_kill(self, failure: Failure, log: str) -> None:
-        place = place_of(log)
-        if failure.oracle not in PLACED or not place:
-            return
-        for case in self.fatal_cases:
+        place = _place_of_kill(failure, log)
+        for case in self.fatal_cases if place else ():
             kills = self._kills.setdefault(place, Counter())
             kills[case.key] += 1
             if failure.oracle is Oracle.ALIVE and kills[case.key] > KILLS_MAX:
@@ -199,7 +207,8 @@ class Triage:
 
         def breaks(remaining: list[int]) -> bool:
             left_out = set(numbers) - set(remaining)
-            return time.monotonic() < end and self.replay_violation(name, failure, left_out) is not None
+            is_over = time.monotonic() >= end or self.ended.is_set()
+            return not is_over and self.replay_violation(name, failure, left_out) is not None
 
         needed = minimise_list(numbers, breaks)
         return sorted(set(numbers) - set(needed))
@@ -322,13 +331,21 @@ class Triage:
         self.tries += 1
         is_of_process = oracle in FATAL or oracle in WATCHED
         deadline_s = min(self.deadline_s, CRASH_DEADLINE_S) if is_of_process else self.deadline_s
+        self._check_time()
         failure = Replay(self.target, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
         self.last_failure = failure
         self.last_log = self.target.log_text() if failure is not None and failure.oracle in FATAL else ""
         if failure is not None and (failure.oracle in RESTARTS or self.target.holds_excess_memory):
             self.target.restart()
             self._ensure_alive()
-        return failure is not None and failure.oracle is oracle
+        if failure is None:
+            return False
+        is_endless_stall = oracle is Oracle.STALL and failure.oracle is Oracle.ALIVE
+        return failure.oracle is oracle or is_endless_stall
+
+    def _check_time(self) -> None:
+        if self.ended.is_set():
+            raise RunEndedError
 
     def _breaks_after_restart(self, cases: list[Case], oracle: Oracle) -> bool:
         """Return True if the cases also fail on a freshly started target, as for a user who replays the finding."""
@@ -355,6 +372,13 @@ class Triage:
         write_finding(self.folder, finding)
         self.findings.append(finding)
         return finding
+
+
+def _place_of_kill(failure: Failure, log: str) -> str:
+    """Return the place of a crash or exception in the source, the same for all hangs, and empty if not known."""
+    if failure.oracle not in PLACED:
+        return ""
+    return place_of(log) or (SILENT if SILENT in failure.message else "")
 
 
 def _differ_in_numbers_only(one: str, other: str) -> bool:

@@ -134,7 +134,7 @@ class StallWatch:
                     if is_first:
                         self.stalls += 1
                         self._on_stall(waited_s)
-                if self._address != address or waited_s > GIVE_UP_S:
+                if self._address != address or self._ended.is_set() or waited_s > GIVE_UP_S:
                     raise ConnectionClosedError(address)
         finally:
             self._sent = self._stalled_s = 0.0
