@@ -18,7 +18,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -57,7 +57,7 @@ MACHINES_OF: Final = {
 """The state machines that run the code of a package."""
 KILLS: Final = WRITTEN.parent / "simulator_killers.json"
 SURVIVORS: Final = WRITTEN.parent / "simulator_survivors.toml"
-CONTROL_SEEDS: Final = 2
+CONTROL_SEEDS: Final = 6
 DRAWN: Final = "drawn"
 KINDS_OF_RUN: Final = (PROBES_CALM, PROBES_FIELDS, PROBES_RESTARTS, PROBES_OUTAGE, PROBES_ALONE, DRAWN)
 """Each seed is run with probes of each kind, and with the clients that it draws; without faults first, unless the
@@ -113,8 +113,8 @@ def soak(
     known = equivalents()
     tried = [mutant for mutant in chosen if not reason_of(mutant, known)]
     simulator = _digest()
-    _check_control(tried)
     with ProcessPoolExecutor(jobs) as pool, progress("trying mutants", len(tried)) as step:
+        _check_control(pool, tried)
         trials = []
         for trial in pool.map(partial(_try_mutant, simulator=simulator, cpu_s=cpu_s), tried):
             trials.append(trial)
@@ -157,13 +157,24 @@ def _summarize(trials: list[Trial], equivalent: int) -> ExitCode:
     return ExitCode.VIOLATED if survivors else ExitCode.HELD
 
 
-def _check_control(mutants: Iterable[BehaviourMutant]) -> None:
-    """Raise UsageError if the correct broker, loaded in the same way, is found to be wrong."""
-    for module in sorted({mutant.mutant.module for mutant in mutants})[:1]:
-        place = FOLDER / "control.json"
-        _judge(unchanged(module), "control", place, seeds=CONTROL_SEEDS, cpu_s=CPU_S, machines=tuple(MACHINES))
-        if by := msgspec.json.decode(place.read_bytes(), type=Trial).by:
-            raise UsageError(f"the correct broker is found to be wrong by {by}, so this can judge no mutant")
+def _check_control(pool: Executor, mutants: Iterable[BehaviourMutant]) -> None:
+    """Raise UsageError if the correct broker, loaded in the same way, is found to be wrong.
+
+    Each seed has a process of its own, as all of them need more processor time than one mutant may have.
+    """
+    module = min(mutant.mutant.module for mutant in mutants)
+    parts = [*((f"control-{seed}", range(seed, seed + 1), ()) for seed in range(CONTROL_SEEDS)),
+             ("control-machines", range(0), tuple(MACHINES))]  # fmt: skip
+    for found in pool.map(partial(_try_control, module), *zip(*parts, strict=True)):
+        if found:
+            raise UsageError(f"the correct broker is found to be wrong by {found}, so this can judge no mutant")
+
+
+def _try_control(module: str, name: str, seeds: range, machines: tuple[str, ...]) -> str:
+    """Return what the correct broker violates; empty if nothing."""
+    place = FOLDER / f"{name}.json"
+    _judge(unchanged(module), name, place, seeds=seeds, cpu_s=CPU_S, machines=machines)
+    return msgspec.json.decode(place.read_bytes(), type=Trial).by
 
 
 def _try_mutant(mutant: BehaviourMutant, simulator: str, cpu_s: float) -> Trial:
@@ -200,7 +211,7 @@ def _check_run(run: str) -> None:
 
 def _judge(
     mutant: Mutant, name: str, place: Path, *,
-    cpu_s: float, machines: tuple[str, ...], seeds: int = 1_000_000, need: Need = Need.ONE_BROKER,
+    cpu_s: float, machines: tuple[str, ...], seeds: range = range(1_000_000), need: Need = Need.ONE_BROKER,
 ) -> None:  # fmt: skip
     """Run machines and seeds in a process that has loaded the mutant; it writes the trial to `place`."""
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -214,13 +225,13 @@ def _judge(
         _write(place, Trial(name=name, simulator="", by="a run that does not end, or an import that fails"))
 
 
-def runs_of(name: str, seeds: int, need: Need) -> Iterator[str]:
+def runs_of(name: str, seeds: range, need: Need) -> Iterator[str]:
     """Yield the run that found a mutant when the score was recorded, then the others, seed after seed."""
     recorded = read_kills().get(name, "").partition(":")[0]
     if recorded.partition(" ")[0] in KINDS_OF_RUN:
         yield recorded
     kinds = KINDS_OF_RUN if need is Need.ONE_BROKER else (*KINDS_OF_RUN[1:], *KINDS_OF_RUN[:1])
-    for seed in range(seeds):
+    for seed in seeds:
         for kind in kinds:
             count = SEEDS_OF_KIND.get(kind, 1)
             yield from (f"{kind} {count * seed + number}" for number in range(count))

@@ -33,7 +33,7 @@ def test_a_wrong_broker_is_found_and_the_correct_one_is_not(tmp_path: Path, monk
     trial = simulator_power._try_mutant(mutant, simulator="now", cpu_s=5)
     assert trial.by.startswith("calm 0: CommittedOnEligible")
     place = tmp_path / "correct.json"
-    simulator_power._judge(unchanged(mutant.mutant.module), "correct", place, cpu_s=5, machines=(), seeds=1)
+    simulator_power._judge(unchanged(mutant.mutant.module), "correct", place, cpu_s=5, machines=(), seeds=range(1))
     correct = msgspec.json.decode(place.read_bytes(), type=simulator_power.Trial)
     assert correct.by == ""
     assert correct.seeds >= 1
