@@ -250,8 +250,7 @@ def struct(cls: type[T]) -> type[T]:
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def message(*, versions: str, flexible_from: int | None = None, api_key: int = -1) -> Callable[[type[T]], type[T]]:
     """Declare a message with its versions and its first flexible version (KIP-482), if any."""
-    flexible = NEVER if flexible_from is None else Versions(flexible_from)
-    schema = MessageSchema(api_key, Versions.parse(versions), flexible)
+    schema = schema_from(versions, flexible_from, api_key)
 
     def decorate(cls: type[T]) -> type[T]:
         decorated = struct(cls)
@@ -259,6 +258,12 @@ def message(*, versions: str, flexible_from: int | None = None, api_key: int = -
         return decorated
 
     return decorate
+
+
+def schema_from(versions: str, flexible_from: int | None = None, api_key: int = -1) -> MessageSchema:
+    """Return the schema that the arguments of `message` describe."""
+    flexible = NEVER if flexible_from is None else Versions(flexible_from)
+    return MessageSchema(api_key, Versions.parse(versions), flexible)
 
 
 def schema_of(cls: type[Any]) -> MessageSchema:

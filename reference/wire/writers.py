@@ -80,7 +80,7 @@ def _in_line_steps(layout: Layout) -> Iterable[Writer]:
 
 def _run(fields: list[Field]) -> Writer:
     pack = struct.Struct(">" + "".join(field.type.code for field in fields if isinstance(field.type, Fixed))).pack
-    get = attrgetter(*(field.name for field in fields))
+    get: Callable[[Any], Any] = attrgetter(*(field.name for field in fields))
 
     def write_one(out: bytearray, value: Any) -> None:
         out += pack(get(value))

@@ -50,7 +50,7 @@ def _sent_once(schedule: Schedule) -> bool:
 
 
 class ClientHistory:
-    """Records the events of a run. It wraps `overhear`, `hand_over`, `crash` and `after_event` of the world.
+    """Records the events of a run. It sets the hooks of the world: `overhear`, `before_delivery` and so on.
 
     A reader says what it received when the response arrives, but the event `invoke` belongs where the request was sent.
     So each event is kept with its place, and all are sorted at the end. Of a broker in `rotten` nothing is recorded: a
@@ -126,12 +126,7 @@ class ClientHistory:
 
     def _wrap(self) -> None:
         world = self._world
-        overhear, hand_over, crash, after_event = (
-            world.network.overhear,
-            world.hand_over,
-            world.crash,
-            world.after_event,
-        )
+        overhear, after_event = world.network.overhear, world.after_event
 
         def recorded_send(source: str, target: str, message: Any) -> None:
             if overhear is not None:
@@ -142,21 +137,15 @@ class ClientHistory:
         def recorded_delivery(source: str, target: str, message: Any) -> None:
             if isinstance(message, Response) and not target.startswith(NOT_CLIENTS):
                 self._links.on_response(source, target, message)
-            hand_over(source, target, message)
-
-        def recorded_crash(name: str, **how: Any) -> None:
-            self._crashed(name)
-            crash(name, **how)
 
         def recorded_event(host: Host) -> None:
-            if after_event is not None:
-                after_event(host)
+            after_event(host)
             if isinstance(host.node, Application):
                 self._member_changed(host.name, host.node)
 
         world.network.overhear = recorded_send
-        world.hand_over = recorded_delivery  # type: ignore[method-assign]
-        world.crash = recorded_crash  # type: ignore[method-assign]
+        world.before_delivery = recorded_delivery
+        world.before_crash = self._crashed
         world.after_event = recorded_event
 
     def _requested(self, source: str, target: str, message: Request) -> None:

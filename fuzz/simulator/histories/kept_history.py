@@ -93,7 +93,7 @@ class Unchecked:
 
 
 class Recorder:
-    """Writes the events of a run. It wraps `send`, `hand_over` and `crash` of the world and sets its `after_event`."""
+    """Writes the events of a run. It sets the hooks of the world: `overhear`, `before_delivery` and so on."""
 
     def __init__(
         self, cluster: SimulatedCluster, invariants: Invariants, writer: HistoryWriter, *,
@@ -106,25 +106,21 @@ class Recorder:
         self._fetchable: dict[str, frozenset[tuple[str, int]]] = {}  # partitions that each member may process
         self._replica_states: dict[tuple[int, int], tuple[Role, int, int]] = {}  # at the last read of each replica
         self._links = LinkObserver(self._event)
-        send, hand_over, crash = world.network.send, world.hand_over, world.crash
+        overhear = world.network.overhear
 
         def recorded_send(source: str, target: str, message: Any) -> None:
+            if overhear is not None:
+                overhear(source, target, message)
             if isinstance(message, Request) and not source.startswith(("broker", "store")):
                 self._links.on_request(source, target, message)
-            send(source, target, message)
 
         def recorded_delivery(source: str, target: str, message: Any) -> None:
             if isinstance(message, Response):
                 self._links.on_response(source, target, message)
-            hand_over(source, target, message)
 
-        def recorded_crash(name: str, **how: Any) -> None:
-            self._crashed(name)
-            crash(name, **how)
-
-        world.network.send = recorded_send  # type: ignore[method-assign]
-        world.hand_over = recorded_delivery  # type: ignore[method-assign]
-        world.crash = recorded_crash  # type: ignore[method-assign]
+        world.network.overhear = recorded_send
+        world.before_delivery = recorded_delivery
+        world.before_crash = self._crashed
         world.after_event = self._after_event
 
     def _event(self, process: str, kind: str, f: str, **fields: Any) -> None:

@@ -104,7 +104,7 @@ class StoredState:
             self._situations.add("isr of one")
         if elected and state.leader < 0:
             self._situations.add("no leader")
-        if elected and state.leader >= 0 and state.leader not in (*before.isr, *before.elr):
+        if elected and state.leader >= 0 and state.leader not in before.isr + before.elr:
             self._situations.add("unclean election")
 
     def _check_fenced(self) -> None:

@@ -14,7 +14,8 @@ A crash ends a node and discards its timers and connections; its disk loses what
 flushed. A restart creates a new object on the same disk. Messages to an earlier life of a node are dropped.
 
 `run_until` runs freely; scenarios hold links and deliver their messages one by one (`hold`, `deliver`, `drop`,
-`release`). `after_event` is called with the host that moved, where the invariants are checked.
+`release`). `after_event` is called with the host that moved, where the invariants are checked. `before_delivery` and
+`before_crash` are called with what is about to happen, where histories are recorded.
 
 Invariants: time never goes back; a paused or crashed host receives no event; the fingerprint covers every event, so
 equal fingerprints mean equal runs.
@@ -88,6 +89,8 @@ class World:
         self.logged: deque[tuple[str, Log]] = deque(maxlen=MAX_LOGGED)
         self.network = Network(self, spread_ms=spread_ms, loss_per_mille=loss_per_mille, reorder=reorder)
         self.after_event: Callable[[Host], None] = lambda host: None
+        self.before_delivery: Callable[[str, str, Any], None] = lambda source, target, message: None
+        self.before_crash: Callable[[str], None] = lambda name: None
         self.hold, self.deliver = self.network.hold, self.network.deliver
         self.drop, self.release = self.network.drop, self.network.release
         self.held = self.network.held
@@ -143,6 +146,7 @@ class World:
 
     def crash(self, name: str, *, lose_unflushed: bool = False, lose: Lose = "nothing") -> None:
         """Kill a node: its disk loses the data that `lose` selects, and its peers are disconnected."""
+        self.before_crash(name)
         host = self.hosts[name]
         host.node, host.paused = None, False
         host.timers.clear()
@@ -272,6 +276,7 @@ class World:
     # -- for the network ---------------------------------------------------------------------------
 
     def hand_over(self, source: str, target: str, message: Any) -> None:
+        self.before_delivery(source, target, message)
         host = self.hosts[target]
         node = host.node
         assert node is not None
