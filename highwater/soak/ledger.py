@@ -26,6 +26,7 @@ from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.findings import coverage_lines, options
 from highwater.fuzz.simulator.search import Sweep, sweep_parallel
 from highwater.results import progress
+from highwater.soak.compiled.__main__ import run_compiled
 
 LEDGER: Final = Path(__file__).with_name("ledger.json")
 BLOCK: Final = 24  # seeds that an interruption can lose
@@ -131,8 +132,15 @@ def main(
     jobs: Annotated[int, typer.Option(min=0, help="Number of processes; 0 means one for each core.")] = 0,
     path: Annotated[Path, typer.Option("--ledger", help="The file to add to.")] = LEDGER,
     show: Annotated[bool, typer.Option("--show", help="Print the sums of all entries, and run nothing.")] = False,
+    compiled: Annotated[
+        bool,
+        typer.Option("--compiled", help="Compile the simulator first, as `python -m highwater.soak.compiled` does."),
+    ] = False,
 ) -> None:
     """Run seeds that no entry has, add them to the ledger, and print its sums."""
+    if compiled:
+        options = {"--minutes": minutes, "--pace": pace, "--jobs": jobs, "--ledger": path.resolve()}
+        run_compiled(["-m", "highwater.soak.ledger", *(f"{name}={value}" for name, value in options.items())])
     if not show:
         with alone(path):
             _run(Settings(swarm=True, pace=pace), minutes, jobs, path)

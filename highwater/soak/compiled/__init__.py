@@ -1,0 +1,1 @@
+"""The broker and simulator as extension modules, compiled with mypyc into the user's cache, for long sweeps."""

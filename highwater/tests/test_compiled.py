@@ -1,0 +1,122 @@
+"""The compiled simulator: the same runs as the interpreted one, and the same violations."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from highwater.errors import UsageError
+from highwater.soak.compiled import build
+from highwater.soak.compiled.__main__ import command, environment
+from highwater.soak.compiled.native_classes import rewritten
+
+RUNS = """
+import sys
+from highwater.commands.run_audit import audit_run
+from highwater.commands.seed_sweep import code_digest
+from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.guard_focus import settings_without_guard
+from highwater.fuzz.simulator.search import run_seed
+from highwater.reference import broker
+print(broker.__file__.endswith(".so"), file=sys.stderr)
+print(code_digest())
+for settings, seeds in (
+    (Settings(swarm=True), range(6)), (Settings(swarm=True, pace=30), range(1)),
+    (Settings(swarm=True, wire=True), (3,)),
+    *((settings_without_guard(guard), range(4)) for guard in sys.argv[1:]),
+):
+    for seed in seeds:
+        result = run_seed(seed, settings, tracing=True, audit=audit_run)
+        print(seed, result.events, result.fingerprint, result.trace_hash, sorted(result.situations), result.audited,
+              result.violation and (result.violation.invariant, result.violation.event), sep=";")
+"""
+GUARDS = ("AckAfterCommit", "TruncateToCommonEpoch", "InitBumpsEpoch", "RevokeBeforeJoin")
+MODULE = '''"""Two classes."""
+
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    x: int
+    y: int = 0  # pixels
+
+    def moved(self) -> "Point":
+        return replace(self, x=self.x + 1)
+
+
+@dataclass(slots=True)
+class Path(object):
+    points: list[Point] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Line:
+    points: list[Point] = field(default_factory=list)
+'''
+
+
+def test_a_dataclass_becomes_a_plain_class_that_behaves_the_same() -> None:
+    source = rewritten(MODULE)
+    assert "@mypyc_attr(native_class=False)\n@dataclass(slots=True)\nclass Path" in source
+    assert source.count("@dataclass") == 1
+    original, native = {"__name__": __name__}, {"__name__": __name__}
+    exec(MODULE, original)
+    exec(source, native)
+    for names in (original, native):
+        point, line = names["Point"], names["Line"]
+        assert point(1) == point(x=1, y=0) != point(2)  # type: ignore[operator]
+        assert hash(point(1)) == hash((1, 0))  # type: ignore[operator]
+        assert repr(point(1).moved()) == "Point(x=2, y=0)"  # type: ignore[operator]
+        assert line().points is not line().points  # type: ignore[operator]
+
+
+def test_a_module_without_dataclasses_is_left_alone() -> None:
+    source = "from dataclasses import fields\n"
+    assert rewritten(source) == source
+
+
+def test_the_listed_modules_exist() -> None:
+    sources = {name for name, _ in build._source_files()}
+    missing = [name for name in build.compiled_modules() if f"highwater/{name.replace('.', '/')}.py" not in sources]
+    assert not missing
+
+
+def test_a_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(UsageError, match="no-such-compiler is not on PATH"):
+        build._compiler()
+
+
+def test_missing_mypyc_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="mypyc is not installed"):
+        build._compiler()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_compiled_and_interpreted_runs_are_the_same(tmp_path: Path) -> None:
+    script = tmp_path / "runs.py"
+    script.write_text(RUNS)
+    printed = {}
+    for kind, variables in (("True\n", environment(build.compiled_tree())), ("False\n", None)):
+        done = subprocess.run(
+            [sys.executable, str(script), *GUARDS],
+            env=variables,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == kind
+        printed[kind] = done.stdout
+    assert printed["True\n"] == printed["False\n"]
+    violated = [line for line in printed["True\n"].splitlines() if not line.endswith("None")]
+    assert len(violated) > len(GUARDS), "a compiled guard that is off must be found"
+
+
+def test_arguments_are_those_of_highwater_or_of_python() -> None:
+    assert command(["simulate", "--wire"])[1:] == ["-m", "highwater", "simulate", "--wire"]
+    assert command(["-m", "highwater.bench", "sweep"])[1:] == ["-m", "highwater.bench", "sweep"]
