@@ -9,7 +9,7 @@ executing".
 """
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class Pending(Generic[T]):
     def __init__(self) -> None:
         self.done = False
         self._value: T | None = None
-        self._waiter: Coroutine[Any, Any, None] | None = None
+        self._waiter: Iterator[Pending[Any]] | None = None
         self._callback: Callable[[], None] | None = None
 
     def resolve(self, value: T) -> None:
@@ -49,7 +49,7 @@ class Pending(Generic[T]):
             yield self
         return self._value  # type: ignore[return-value]  # resolved, so it is a T
 
-    def set_waiter(self, procedure: Coroutine[Any, Any, None]) -> None:
+    def set_waiter(self, procedure: Iterator["Pending[Any]"]) -> None:
         self._waiter = procedure
 
 
@@ -62,7 +62,7 @@ def resolved() -> Pending[None]:
 
 def spawn(procedure: Coroutine[Any, Any, None]) -> None:
     """Start a procedure; it runs immediately, up to its first unresolved wait."""
-    _advance(procedure)
+    _advance(procedure.__await__())
 
 
 def start_procedure(procedure: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> Pending[T]:
@@ -76,12 +76,11 @@ def start_procedure(procedure: Callable[P, Coroutine[Any, Any, T]], *args: P.arg
     return pending
 
 
-def _advance(procedure: Coroutine[Any, Any, None]) -> None:
-    try:
-        pending = procedure.send(None)
-    except StopIteration:
-        return
-    pending.set_waiter(procedure)
+def _advance(procedure: Iterator[Pending[Any]]) -> None:
+    """Continue a procedure. `next` needs no exception for its end, which `send` raises for every request."""
+    pending = next(procedure, None)
+    if pending is not None:
+        pending.set_waiter(procedure)
 
 
 class Countdown:

@@ -1,7 +1,5 @@
 """Check all invariants of a simulated cluster after each event of its world."""
 
-from collections.abc import Mapping
-
 from highwater.fuzz.simulator.clients.load import Clients, Consumer, Observers
 from highwater.fuzz.simulator.cluster import COMPACTED, OFFSETS_TOPIC, OUTPUT_TOPIC, TOPIC, SimulatedCluster
 from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets
@@ -152,7 +150,7 @@ class Invariants:
         elif self.group is not None and isinstance(node, Consumer):
             self.group.member_changed()
 
-    def _check_replicas(self, host: Host, broker_id: int, replicas: Mapping[tuple[str, int], Partition]) -> None:
+    def _check_replicas(self, host: Host, broker_id: int, replicas: dict[tuple[str, int], Partition]) -> None:
         """Check the replicas whose state has changed; most events change none.
 
         Only the partitions that are known are looked at: probes create many others.
