@@ -1,7 +1,9 @@
 """The compiled simulator: the same runs as the interpreted one, and the same violations."""
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,8 @@ def test_missing_mypyc_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_compiled_and_interpreted_runs_are_the_same(tmp_path: Path) -> None:
+    if reason := why_unsupported():
+        pytest.skip(reason)
     script = tmp_path / "runs.py"
     script.write_text(RUNS)
     printed = {}
@@ -115,6 +119,24 @@ def test_compiled_and_interpreted_runs_are_the_same(tmp_path: Path) -> None:
     assert printed["True\n"] == printed["False\n"]
     violated = [line for line in printed["True\n"].splitlines() if not line.endswith("None")]
     assert len(violated) > len(GUARDS), "a compiled guard that is off must be found"
+
+
+def why_unsupported() -> str:
+    """Return what is missing on this machine for compiling; empty if nothing."""
+    try:
+        build._compiler()
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def test_old_versions_are_removed_from_the_cache(tmp_path: Path) -> None:
+    for name, days in (("old", build.KEPT_DAYS + 1), ("newer", build.KEPT_DAYS - 1)):
+        (tmp_path / name / "tree").mkdir(parents=True)
+        then = time.time() - days * 86_400
+        os.utime(tmp_path / name, (then, then))
+    build._forget_old(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["newer"]
 
 
 def test_arguments_are_those_of_highwater_or_of_python() -> None:

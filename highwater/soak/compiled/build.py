@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,7 @@ GENERATE: Final = ("-P", "-m", "highwater.soak.compiled.generate")
 FLAGS: Final = ("-O2", "-fno-semantic-interposition", "-DNDEBUG", "-fwrapv", "-fPIC", "-Werror=int-conversion")
 """`int-conversion`: mypyc 2.4.1 can confuse a member of an IntEnum with an int. `-w` would hide that."""
 BUILD_TIMEOUT_S: Final = 3_600
+KEPT_DAYS: Final = 3
 MYPY_CONFIG: Final = "[mypy]\npython_version = 3.11\nignore_missing_imports = True\nfollow_imports = silent\n"
 
 
@@ -70,6 +72,7 @@ def compiled_tree() -> Path:
     modules = compiled_modules()
     print(f"Compiling {len(modules)} modules. This happens once for each version, and takes minutes.", file=sys.stderr)
     path.parent.mkdir(parents=True, exist_ok=True)
+    _forget_old(path.parent)
     with tempfile.TemporaryDirectory(dir=path.parent) as name:
         tree, scratch = Path(name) / "tree", Path(name) / "scratch"
         _copy_sources(tree)
@@ -80,6 +83,14 @@ def compiled_tree() -> Path:
             shutil.copy2(scratch / extension.output, tree / extension.output)
         move_into_cache(tree, path)
     return path
+
+
+def _forget_old(folder: Path) -> None:
+    """Remove what older versions and interrupted runs left; another run may still use a newer one."""
+    oldest = time.time() - KEPT_DAYS * 86_400
+    for entry in folder.iterdir():
+        if entry.stat().st_mtime < oldest:
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 # -- sources -----------------------------------------------------------------------------------------
