@@ -192,6 +192,21 @@ def test_changes_of_names_and_sizes_are_undone(
     assert crash(disk) == honest
 
 
+def test_files_that_return_are_named() -> None:
+    disk = disk_with(b"old")
+    disk.volatile.add("names")
+    disk.delete("a")
+    assert not disk.returned
+    crash(disk)
+    assert disk.returned == {"a"}
+
+
+def test_a_deletion_that_a_disk_undoes_is_not_the_fault_of_the_broker() -> None:
+    result = run_seed(482, Settings(swarm=True, pace=30))  # broker 3 forgets that it deleted its replica of `side`
+    assert LOST["names"] in result.situations
+    assert result.violation is None
+
+
 def test_a_disk_names_what_it_acknowledged_and_did_not_store() -> None:
     disk = disk_with(b"old")
     disk.volatile.add("flushes")

@@ -134,7 +134,8 @@ class StallWatch:
                     if is_first:
                         self.stalls += 1
                         self._on_stall(waited_s)
-                if self._address != address or self._ended.is_set() or waited_s > GIVE_UP_S:
+                is_over = self._ended.is_set() and waited_s > self.limit_s  # until then this may become a stall
+                if self._address != address or is_over or waited_s > GIVE_UP_S:
                     raise ConnectionClosedError(address)
         finally:
             self._sent = self._stalled_s = 0.0

@@ -51,6 +51,8 @@ class SimulatedDisk:
         self.flush_fails = False
         self.volatile: set[str] = set()  # "flushes", "names": what the disk acknowledges without storing it
         self._undo: list[Callable[[], None]] = []  # how a power failure undoes the changes of names and sizes
+        self.returned: set[str] = set()
+        """Files whose deletion or renaming a power failure has undone."""
 
     def exists(self, path: str) -> bool:
         return path in self._files
@@ -127,6 +129,7 @@ class SimulatedDisk:
             self._files.pop(path, None)
             if file is not None:
                 self._files[path] = file
+                self.returned.add(path)
 
     def names(self, folder: str) -> list[str]:
         prefix = f"{folder}/" if folder else ""
