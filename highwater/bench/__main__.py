@@ -290,6 +290,13 @@ def fuzz() -> str:
     )
 
 
+def closed() -> str:
+    """Send single frames to kfake without generating or judging any: no fuzzer can send more on this machine."""
+    from highwater.bench.closed_connections import measure
+
+    return measure()
+
+
 def _share(summary: dict[str, Any]) -> str:
     return f"{summary['cases'] / (summary['cases_per_second'] or 1) / summary['seconds']:.0%}"
 
@@ -350,6 +357,7 @@ BENCHES: dict[str, Callable[[], str]] = {
     "replicated": lambda: broker(3, "all"),
     "recovery": recovery,
     "fuzz": fuzz,
+    "closed": closed,
     "trace": trace,
     "start": second_start,
     "partitions": many_partitions,
