@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,9 @@ from highwater.fuzz.wire.confirmation import Confirmation
 from highwater.fuzz.wire.connection import SILENT, why_dead
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
+from highwater.fuzz.wire.oracles.stalls import StallWatch
 from highwater.fuzz.wire.replay import Replay
+from highwater.fuzz.wire.session import Session
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.fuzz.wire.triage import RunEndedError, Triage
 
@@ -109,3 +112,28 @@ def test_a_cause_that_is_found_at_the_end_of_a_run_is_written(tmp_path: Path, mo
         assert finding.reproduced
         with pytest.raises(RunEndedError):
             triage.breaks([METADATA], Oracle.ALIVE)
+
+
+def test_a_watch_that_is_closed_still_counts_the_stall_of_its_last_request() -> None:
+    """A replay closes it as soon as it has sent its cases, long before the limit."""
+    with silent_broker() as address, StallWatch(address, 0.3) as watch:
+        while not watch.waiting_s:
+            time.sleep(0.01)
+    assert watch.stalls == 1
+
+
+def test_a_hang_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FuzzTarget, "restarts_at_once", True)
+    monkeypatch.setattr(FuzzTarget, "restart", lambda self: True)
+    monkeypatch.setattr(StallWatch, "stalled_s", 1.5)
+    with fake_broker(honest) as address:
+        session = Session(FuzzTarget(address), tmp_path, SEED)
+        try:
+            assert not session._hangs_again(), "the first hang is to be a finding"
+            session._handle_death(Failure(Oracle.ALIVE, "the target refuses connections"), [])
+            assert not session._hangs_again(), "a crash is no hang"
+            session._handle_death(HANG, [])
+            assert session._hangs_again()
+        finally:
+            session.totals.ended = "the test is over"
+            session.run()

@@ -331,7 +331,8 @@ class Triage:
         self.tries += 1
         is_of_process = oracle in FATAL or oracle in WATCHED
         deadline_s = min(self.deadline_s, CRASH_DEADLINE_S) if is_of_process else self.deadline_s
-        self._check_time()
+        if self.ended.is_set():
+            raise RunEndedError
         failure = Replay(self.target, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
         self.last_failure = failure
         self.last_log = self.target.log_text() if failure is not None and failure.oracle in FATAL else ""
@@ -342,10 +343,6 @@ class Triage:
             return False
         is_endless_stall = oracle is Oracle.STALL and failure.oracle is Oracle.ALIVE
         return failure.oracle is oracle or is_endless_stall
-
-    def _check_time(self) -> None:
-        if self.ended.is_set():
-            raise RunEndedError
 
     def _breaks_after_restart(self, cases: list[Case], oracle: Oracle) -> bool:
         """Return True if the cases also fail on a freshly started target, as for a user who replays the finding."""
