@@ -137,8 +137,8 @@ class Injector:
         """End all faults and start all nodes."""
         if self._undo:
             self.disturbed_until_ms = self._world.now_ms
-        for message in damaged_batches(self._cluster, sorted(self._rotten)):
-            self._invariants.violated("DamageIsRemoved", message)
+        for message, about in damaged_batches(self._cluster, sorted(self._rotten)):
+            self._invariants.violated("DamageIsRemoved", message, about)
         for number in list(self._undo):
             self._end(number)
         for host in self._world.hosts.values():

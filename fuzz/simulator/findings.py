@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.fuzz.schedule import Schedule, shrink, write_schedule
+from highwater.fuzz.simulator.causes.lines import SHOWN
+from highwater.fuzz.simulator.causes.offsets import ROLES
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.disk_faults import SILENT_SITUATIONS
 from highwater.fuzz.simulator.invariants.loads import LOADS
@@ -15,13 +17,6 @@ from highwater.fuzz.simulator.swarm import ALL_KINDS
 from highwater.reference.groups.group import GroupState
 from highwater.spec.formats.trace import Step, write_trace
 
-SHOWN_EVENTS: Final = 24
-ROLES: Final = {"BecomeLeader": "leader", "BecomeFollower": "follower", "Crash": "down"}
-OF_TRANSACTIONS: Final = {
-    "TransactionsAreAtomic", "CommitsAreAsked", "NoneHangs", "EveryMarkerIsWritten", "LastStableOffset",
-    "AbortedStaysHidden", "TransformedOnce",
-}  # fmt: skip
-TRANSACTION_COLUMNS: Final = f"{'ms':>7} {'from -> to':<27} {'request':<15} about: response"
 COLUMNS: Final = f"{'ms':>7} {'node':>5} {'role':>8} {'epoch':>5} {'LEO':>6} {'HW':>6} {'ISR':<12} event"
 
 
@@ -45,22 +40,24 @@ class Finding:
         write_trace(folder / "trace.ndjson", self.result.steps)
 
     def lines(self, folder: Path) -> list[str]:
-        """Return the lines to print: verdict, command, faults, the transaction or the last steps, path of the trace."""
+        """Return the lines to print: verdict, command, faults, the cause, path of the trace."""
         return [
             f"{self.violation.operator} is broken at {self.violation.at_ms} ms by {self.violation.node}: "
             f"{self.violation.message}",
             f"  again:  highwater simulate --schedule {folder / 'schedule.json'}{options(self.settings)}",
-            f"  seed {self.schedule.seed}, {len(self.schedule.faults) or 'no'} faults:",
+            f"  seed {self.schedule.seed}, {_count(self.schedule.faults, 'fault')}:",
             *(f"    {fault}" for fault in self.schedule.faults),
             *(f"  {line}" for line in self._cause()),
             f"  trace:  {folder / 'trace.ndjson'}",
         ]
 
     def _cause(self) -> list[str]:
-        """Return the messages of the transaction for an invariant of transactions, else the last steps of the nodes."""
-        if self.violation.invariant in OF_TRANSACTIONS and self.result.transaction:
-            return [TRANSACTION_COLUMNS, *self.result.transaction]
-        return [COLUMNS, *event_table(self.result.steps)[-SHOWN_EVENTS:]]
+        """Return what happened to the broken offset, group or transaction; else the last steps of the nodes."""
+        return self.result.cause or [COLUMNS, *event_table(self.result.steps)[-SHOWN:]]
+
+
+def _count(items: Sequence[object], name: str) -> str:
+    return f"{len(items) or 'no'} {name}{'s' if len(items) != 1 else ''}"
 
 
 def find_smallest(

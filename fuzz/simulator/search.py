@@ -42,12 +42,13 @@ import msgspec
 
 from highwater.errors import UsageError
 from highwater.fuzz.schedule import Schedule
+from highwater.fuzz.simulator.causes.report import cause_of
 from highwater.fuzz.simulator.clients.load import Clients
 from highwater.fuzz.simulator.cluster import Settings, SimulatedCluster
 from highwater.fuzz.simulator.faults import Injector
 from highwater.fuzz.simulator.histories.client_history import ClientHistory, config_of
 from highwater.fuzz.simulator.invariants.all import Invariants
-from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violation, ViolationError
+from highwater.fuzz.simulator.invariants.violations import NOTHING, About, SituationCounts, Violation, ViolationError
 from highwater.fuzz.simulator.meetings import Pair
 from highwater.fuzz.simulator.probes.table import start_probers
 from highwater.fuzz.simulator.progress import check_progress
@@ -60,10 +61,11 @@ HEAL_MS = 6_000
 
 
 class Audited(NamedTuple):
-    """The outcome of an audit: how many operations it read, and its first finding or an empty string."""
+    """The outcome of an audit: how many operations it read, and its first finding, if any, with what it concerns."""
 
     operations: int
-    found: str
+    found: str = ""
+    about: About = NOTHING
 
 
 Audit = Callable[[Config, list[Event]], Audited]
@@ -74,8 +76,8 @@ class SeedResult:
     """The outcome of one run. `fingerprint` is a hash of all events.
 
     `acked` counts acknowledged records, and confirmed transactions of transactional producers. `steps` is empty unless
-    the run was traced. `faults` are the lines of the injector's log. `transaction` are lines about the transaction that
-    a violation concerns, if the run was traced. `audited` counts the operations that the audit read.
+    the run was traced. `faults` are the lines of the injector's log. `cause` are lines about what a violation
+    concerns, if the run was traced. `audited` counts the operations that the audit read.
     `pairs` are faults, kinds of clients and requests that met.
     """
 
@@ -89,7 +91,7 @@ class SeedResult:
     faults: list[str] = field(default_factory=list)
     situations: SituationCounts = field(default_factory=SituationCounts)
     steps: list[Step] = field(default_factory=list)
-    transaction: list[str] = field(default_factory=list)
+    cause: list[str] = field(default_factory=list)
     audited: int = 0
     pairs: set[Pair] = field(default_factory=set)
 
@@ -139,7 +141,7 @@ def _run_seed(
     world = cluster.world
     world.after_event = invariants.after_event
     injector, heal_ms = Injector(cluster, invariants), HEAL_MS * settings.pace
-    violation, audited = None, Audited(0, "")
+    violation, audited = None, Audited(0)
     schedule = schedule or draw_schedule(seed, settings)
     history = ClientHistory(cluster, schedule, invariants.rotten) if audit and settings.brokers else None
     observers = history.observers(invariants.observers) if history else invariants.observers
@@ -162,19 +164,21 @@ def _run_seed(
             history.read_all()
             audited = audit(config_of(settings, schedule, heal_ms), history.events())
             if audited.found:
-                invariants.violated("HistoryIsValid", audited.found)
+                invariants.violated("HistoryIsValid", audited.found, audited.about)
     except ViolationError as error:
         violation = error.violation
     except UsageError:
         raise
     except Exception as error:  # no message and no disk content may make a node raise
         message = f"{type(error).__name__}: {error} ({error_place(error)})"
-        violation = Violation("NodeGoesOn", world.now_ms, world.events, invariants.last_node, message)
+        violation = Violation(
+            "NodeGoesOn", world.now_ms, world.events, invariants.last_node, message, About(node=invariants.last_node)
+        )
     result = SeedResult(
         seed, world.events, world.now_ms, sum(writer.acked for writer in clients.writers), world.fingerprint,
         schedule, violation, injector.log, invariants.situations, world.steps,
-        invariants.transaction_messages.about(violation.message) if violation is not None else [], audited.operations,
-        invariants.meetings.pairs(),
+        cause_of(violation, invariants.exchanges.sent, world.steps) if violation is not None else [],
+        audited.operations, invariants.meetings.pairs(),
     )  # fmt: skip
     return result, world
 

@@ -1,12 +1,17 @@
 """Run seeds for `highwater simulate` on this machine, shrink the violations, and print a summary."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final
 
 import msgspec
 import typer
 
 SHRUNK: Final = 3
+NAMED: Final = 8
+"""Seeds that are named in the line about a kind of violation."""
+WIDTH: Final = 120
 
 
 def simulate(
@@ -17,8 +22,8 @@ def simulate(
 
     `audit` (`search.Audit`) judges each run by what its clients saw.
 
-    Saves schedule and trace of the first `SHRUNK` violations in a new folder each. With `keep` and a guard off it also
-    saves them there as kept seeds.
+    Saves schedule and trace of the first violation of each of `SHRUNK` kinds in a new folder each. With `keep` and a
+    guard off it also saves them there as kept seeds.
     """
     from highwater.fuzz.simulator.findings import find_smallest, options
     from highwater.fuzz.simulator.kept_seeds import KeptSeed, write_kept_seed
@@ -33,17 +38,20 @@ def simulate(
             until_found=bool(settings.guards_off), audit=audit,
         )  # fmt: skip
     findings: list[dict[str, Any]] = []
+    kinds: set[str] = set()
     for result in found.findings:
         assert result.violation is not None
         finding: dict[str, Any] = {
             "seed": result.seed,
             "invariant": result.violation.invariant,
+            "kind": result.violation.kind,
             "operator": result.violation.operator,
             "message": str(result.violation),
             "faults": result.faults,
             "replay": f"highwater simulate --seeds {result.seed}:{result.seed + 1}{options(settings)}",
         }
-        if len(findings) < SHRUNK:
+        if result.violation.kind not in kinds and len(kinds) < SHRUNK:
+            kinds.add(result.violation.kind)
             folder = new_folder("simulate", seed=result.seed)
             smallest = find_smallest(result.seed, settings, result.schedule, result.violation.invariant, audit)
             smallest.save(folder)
@@ -66,6 +74,19 @@ def simulate(
     }
 
 
+def finding_lines(findings: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the reports of the violations that were shrunk, then a line for the other seeds of each kind."""
+    others: dict[str, list[dict[str, Any]]] = {}
+    for finding in findings:
+        if "lines" in finding:
+            yield from finding["lines"]
+        else:
+            others.setdefault(finding["kind"], []).append(finding)
+    for kind, found in others.items():
+        seeds = ", ".join(str(finding["seed"]) for finding in found[:NAMED]) + (", ..." if len(found) > NAMED else "")
+        yield f"{len(found)} more of {kind}, seed{'s' if len(found) > 1 else ''} {seeds}: {found[0]['replay']}"
+
+
 def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     """Print the object of `simulate` as JSON, or as findings, a table of situations and a last line with totals."""
     if as_json:
@@ -73,16 +94,15 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
         return
     from highwater.fuzz.simulator.findings import ENOUGH_SEEDS, coverage_lines
 
-    for finding in summary["findings"]:
-        for line in finding.get("lines", [f"seed {finding['seed']}: {finding['message']}: {finding['replay']}"]):
-            typer.echo(line)
+    for line in finding_lines(summary["findings"]):
+        typer.echo(line)
     verdict = f"{len(summary['findings'])} violated an invariant" if summary["findings"] else "clean"
     for line in coverage_lines(summary["seen"], summary["seeds"]):
-        typer.echo(line)
+        typer.echo(fill(line, WIDTH, subsequent_indent=" " * 6) if len(line) > WIDTH else line)
     if summary["seeds"] >= ENOUGH_SEEDS and "pairs" in summary:
         typer.echo("pairs of a fault, a kind of client and a request that met in a run:")
         for line in summary["pairs"]:
-            typer.echo(line)
+            typer.echo(fill(line, WIDTH, subsequent_indent=" " * 6))
     count = summary["audited"]
     audited = "not audited (pip install 'highwater[audit]')" if count is None else f"{count:,} operations audited"
     speed = f"{summary['events_per_second']:,} events/s, " if "events_per_second" in summary else ""

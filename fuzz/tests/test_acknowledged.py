@@ -34,7 +34,7 @@ def test_a_broker_that_drops_every_third_write_is_found(monkeypatch: pytest.Monk
 
 def test_an_offset_is_not_acknowledged_for_two_values() -> None:
     found: list[str] = []
-    contents = CommittedContents("t-0", lambda invariant, message: found.append(f"{invariant}: {message}"))
+    contents = CommittedContents("t-0", lambda invariant, message, about=None: found.append(f"{invariant}: {message}"))
     contents.acknowledged(3, b"7")
     contents.acknowledged(3, b"7")
     assert found == []

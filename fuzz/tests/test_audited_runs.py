@@ -6,6 +6,7 @@ from highwater.commands.run_audit import audit_run
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.cluster import Load, Settings
 from highwater.fuzz.simulator.invariants.all import Invariants
+from highwater.fuzz.simulator.invariants.violations import NOTHING, About
 from highwater.fuzz.simulator.search import run_seed
 from highwater.fuzz.tests.test_readers import BUGS, Bug
 
@@ -24,9 +25,9 @@ FOUND_AS = {
 def test_the_audit_finds_a_bug_without_any_invariant(monkeypatch: pytest.MonkeyPatch, bug: Bug) -> None:
     violated = Invariants.violated
 
-    def only_the_audit(invariants: Invariants, invariant: str, message: str) -> None:
+    def only_the_audit(invariants: Invariants, invariant: str, message: str, about: About = NOTHING) -> None:
         if invariant == "HistoryIsValid":
-            violated(invariants, invariant, message)
+            violated(invariants, invariant, message, about)
 
     monkeypatch.setattr(Invariants, "violated", only_the_audit)
     schedule = Schedule(seed=bug.seed, duration_ms=6_000, faults=bug.faults)

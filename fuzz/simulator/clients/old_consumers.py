@@ -16,7 +16,8 @@ from highwater.reference.store.messages import Create
 OLD_TOPIC: Final = "old"
 BROKERS: Final = {1: 2, 2: 1}
 """Partitions on each broker: three in all, so three consumers get one each, and two get different numbers."""
-PATHS: Final = GroupPaths("old-group")
+OLD_GROUP: Final = "old-group"
+PATHS: Final = GroupPaths(OLD_GROUP)
 PARTITIONS: Final = frozenset((OLD_TOPIC, (broker, number)) for broker in BROKERS for number in range(BROKERS[broker]))
 
 
@@ -55,7 +56,7 @@ class OldConsumers:
         def make(_: object) -> GroupConsumer:
             self.starts[name] += 1
             consumer_id = f"c{self.starts[name]}-{number}"
-            self.consumers[name] = GroupConsumer(_context(cluster), "old-group", consumer_id, {OLD_TOPIC: 1})
+            self.consumers[name] = GroupConsumer(_context(cluster), OLD_GROUP, consumer_id, {OLD_TOPIC: 1})
             return self.consumers[name]
 
         cluster.world.add(name, make)

@@ -2,6 +2,7 @@
 
 from highwater.fuzz.simulator.clients.load import Clients, Consumer, Observers
 from highwater.fuzz.simulator.cluster import COMPACTED, OFFSETS_TOPIC, OUTPUT_TOPIC, TOPIC, SimulatedCluster
+from highwater.fuzz.simulator.exchanges import Exchanges
 from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets
 from highwater.fuzz.simulator.invariants.contents import CommittedContents, CommittedLog
 from highwater.fuzz.simulator.invariants.groups import ObservedGroup
@@ -13,9 +14,15 @@ from highwater.fuzz.simulator.invariants.refusals import record_refusals
 from highwater.fuzz.simulator.invariants.replication import ReplicaState, ReplicatedPartition
 from highwater.fuzz.simulator.invariants.transactions import ObservedTransactions
 from highwater.fuzz.simulator.invariants.transforms import ObservedTransform
-from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violation, ViolationError
+from highwater.fuzz.simulator.invariants.violations import (
+    CONTROLLER_ENTITY,
+    NOTHING,
+    About,
+    SituationCounts,
+    Violation,
+    ViolationError,
+)
 from highwater.fuzz.simulator.meetings import Meetings
-from highwater.fuzz.simulator.transaction_messages import TransactionMessages
 from highwater.reference.broker import Broker
 from highwater.reference.drivers.simulation.world import Host
 from highwater.reference.effects import STORE, Request
@@ -35,7 +42,7 @@ class Invariants:
         settings = cluster.settings
         self._clients = settings.clients
         self.situations = SituationCounts(dict.fromkeys(loads_of(settings.clients), 1))
-        self.transaction_messages = TransactionMessages()
+        self.exchanges = Exchanges()
         self.meetings = Meetings(settings.clients)
         self._world.network.overhear = self._overhear
         self.unclean: set[int] = set()
@@ -55,6 +62,7 @@ class Invariants:
         doubtful = (self.unclean, self.unreadable)
         self.partitions = {
             key: ReplicatedPartition(
+                f"{key[0]}-{key[1]}",
                 settings.replicas,
                 settings.min_insync_replicas,
                 doubtful,
@@ -99,7 +107,7 @@ class Invariants:
 
     def stored_invalid(self, what: str) -> None:
         """NothingInvalidStored: no broker says that it stored an unreadable batch, or a client's internal record."""
-        self.violated("NothingInvalidStored", f"a broker stored {what}")
+        self.violated("NothingInvalidStored", f"a broker stored {what}", About(node=self.last_node))
 
     def refused_invalid(self) -> None:
         """Record that a broker refused an invalid batch for what it is."""
@@ -110,7 +118,7 @@ class Invariants:
         if isinstance(message, Request):
             self.meetings.requested(type(message.body), self._world.now_ms)
         if self._cluster.tracing:
-            self.transaction_messages.on_message(self._world.now_ms, source, target, message)
+            self.exchanges.on_message(self._world.now_ms, source, target, message)
 
     def _coordinator_epoch(self, broker_id: int) -> int:
         """Return the leader epoch in which the broker is the coordinator, for itself and in the store; else -1."""
@@ -180,7 +188,8 @@ class Invariants:
         """BrokersGoForward: between restarts a broker accepts no controller epoch lower than the previous one."""
         life, previous = self._controller_epochs.get(broker_id, (0, -1))
         if life == host.life and controller_epoch < previous:
-            self.violated("BrokersGoForward", f"accepts controller epoch {controller_epoch} after {previous}")
+            message = f"accepts controller epoch {controller_epoch} after {previous}"
+            self.violated("BrokersGoForward", message, About(entity=CONTROLLER_ENTITY, node=self.last_node))
         self._controller_epochs[broker_id] = host.life, controller_epoch
 
     def readable_again(self) -> None:
@@ -196,6 +205,7 @@ class Invariants:
         up = broker is not None and key in broker.replicas.partitions
         return up and self.partitions[key].holds_committed(broker_id)
 
-    def violated(self, invariant: str, message: str) -> None:
+    def violated(self, invariant: str, message: str, about: About = NOTHING) -> None:
         """Raise ViolationError for this event."""
-        raise ViolationError(Violation(invariant, self._world.now_ms, self._world.events, self.last_node, message))
+        now_ms, events = self._world.now_ms, self._world.events
+        raise ViolationError(Violation(invariant, now_ms, events, self.last_node, message, about))

@@ -6,7 +6,7 @@ from typing import Final
 
 from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC
 from highwater.fuzz.simulator.invariants.contents import committed_batches
-from highwater.fuzz.simulator.invariants.violations import Violated
+from highwater.fuzz.simulator.invariants.violations import About, Violated
 from highwater.reference.groups.records import OffsetCommitKey, unpack_key, unpack_offset
 from highwater.reference.replication.partition import Partition
 from highwater.reference.storage.producer_state import read_marker
@@ -89,6 +89,7 @@ class CommittedOffsets:
                 self.violated(
                     "CommittedOffsetStays",
                     f"{group} committed {offset} for {TOPIC}-{number}, which is not in {OFFSETS_TOPIC}",
+                    About(f"{TOPIC}-{number}", group=group),
                 )
 
     def snapshot(self, broker_id: int, group: str) -> Snapshot:
@@ -107,4 +108,5 @@ class CommittedOffsets:
                 self.violated(
                     "CommittedOffsetStays",
                     f"{sent.group} fetches {offset} for {TOPIC}-{number}; the commits are {allowed[:4]}",
+                    About(f"{TOPIC}-{number}", group=sent.group),
                 )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from highwater.fuzz.simulator.invariants.violations import Violated
+from highwater.fuzz.simulator.invariants.violations import About, Violated
 from highwater.reference.replication.partition import Partition
 from highwater.reference.storage.producer_state import read_marker
 from highwater.reference.wire.errors import DecodeError
@@ -62,6 +62,7 @@ class CommittedContents:
             self.violated(
                 "AckedAreWhatWasSent",
                 f"offset {offset} of {self.name} was acknowledged for {self._acknowledged[offset]!r} and for {value!r}",
+                About(self.name, offset),
             )
 
     def commit(self, leader: Partition) -> None:
@@ -85,7 +86,12 @@ class CommittedContents:
         try:
             records = decode_records(batch)[1]
         except DecodeError as error:
-            self.violated("NothingInvalidStored", f"offset {header.base_offset} of {self.name} has no records: {error}")
+            offset = header.base_offset
+            self.violated(
+                "NothingInvalidStored",
+                f"offset {offset} of {self.name} has no records: {error}",
+                About(self.name, offset),
+            )
             return
         for record in records:
             self.values.append(record.value or b"")
@@ -102,6 +108,7 @@ class CommittedContents:
             self.violated(
                 "AckedAreWhatWasSent",
                 f"offset {offset} of {self.name} has {self.values[offset]!r}; {value!r} was acknowledged there",
+                About(self.name, offset),
             )
 
 

@@ -8,6 +8,7 @@ index, and each lookup is compared with them.
 from collections.abc import Collection, Iterator
 
 from highwater.fuzz.simulator.cluster import SimulatedCluster
+from highwater.fuzz.simulator.invariants.violations import About
 from highwater.reference.effects import broker_peer
 from highwater.reference.storage.log import Log
 from highwater.reference.storage.producer_state import ProducerEntry, ProducerStates
@@ -16,7 +17,7 @@ from highwater.reference.wire.log_entries import entry_crc_valid
 from highwater.reference.wire.records import BatchHeader
 
 
-def wrong_files(cluster: SimulatedCluster, partitions: dict[tuple[str, int], bool]) -> Iterator[str]:
+def wrong_files(cluster: SimulatedCluster, partitions: dict[tuple[str, int], bool]) -> Iterator[tuple[str, About]]:
     """Yield a message for each lookup that disagrees with a log; `partitions`: whether the log is compacted."""
     for broker_id in cluster.broker_ids:
         broker = cluster.broker(broker_id)
@@ -27,17 +28,21 @@ def wrong_files(cluster: SimulatedCluster, partitions: dict[tuple[str, int], boo
             if replica is None or replica.offline:
                 continue
             for message in _of_a_log(replica.log, compacted=compacted):
-                yield f"broker {broker_id}, {topic}-{number}: {message}"
+                yield f"broker {broker_id}, {topic}-{number}: {message}", About(f"{topic}-{number}")
 
 
-def damaged_batches(cluster: SimulatedCluster, broker_ids: Collection[int]) -> Iterator[str]:
+def damaged_batches(cluster: SimulatedCluster, broker_ids: Collection[int]) -> Iterator[tuple[str, About]]:
     """Yield a message for each batch with a wrong CRC in a log that one of these brokers has opened and may serve."""
     for broker_id in broker_ids:
         broker = cluster.broker(broker_id)
         for (topic, number), replica in broker.replicas.partitions.items() if broker is not None else ():
             for header in replica.log.headers(replica.log.log_start_offset) if not replica.offline else ():
                 if not entry_crc_valid(_batch_of(replica.log, header), 0, header):
-                    yield f"broker {broker_id} has a damaged batch at offset {header.base_offset} of {topic}-{number}"
+                    partition, offset = f"{topic}-{number}", header.base_offset
+                    yield (
+                        f"broker {broker_id} has a damaged batch at offset {offset} of {partition}",
+                        About(partition, offset),
+                    )
 
 
 def _of_a_log(log: Log, *, compacted: bool) -> Iterator[str]:

@@ -1,10 +1,11 @@
 """Invariants of a consumer group: the state of its coordinator against the state of its members."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from highwater.fuzz.simulator.clients.load import GENERATION_STEP, GROUP, MEMBER_NUMBERS, Consumer
 from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC, TOPIC, SimulatedCluster
-from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
+from highwater.fuzz.simulator.invariants.violations import About, SituationCounts, Violated
 from highwater.reference.broker import Broker
 from highwater.reference.clients.assignors import ASSIGNORS
 from highwater.reference.clients.judge import ownership_conflicts
@@ -15,6 +16,8 @@ from highwater.reference.replication.states import PartitionState, state_path
 from highwater.reference.wire.errors import DecodeError
 
 OFFSETS_STATE = state_path(OFFSETS_TOPIC, 0)
+
+OF_THE_GROUP: Final = About(group=GROUP)
 
 
 class ObservedGroup:
@@ -27,7 +30,8 @@ class ObservedGroup:
         situations: SituationCounts,
         violated: Violated,
     ) -> None:
-        self._cluster, self._members, self._situations, self._violated = cluster, members, situations, violated
+        self._cluster, self._members, self._situations = cluster, members, situations
+        self._violated = violated
         self._raw: object = None
         self._coordinator = -1
         self._last: Group | None = None
@@ -40,6 +44,9 @@ class ObservedGroup:
         self._removed_at_ms: dict[str, int] = {}  # member process -> time in ms at which the group removed it
         self._ids: frozenset[str] = frozenset()
         self._topic = {(TOPIC, number) for number in range(cluster.settings.partitions)}
+
+    def _broken(self, invariant: str, message: str, about: About = OF_THE_GROUP) -> None:
+        self._violated(invariant, message, about)
 
     def _coordinates(self, broker: Broker) -> bool:
         store = self._cluster.store_if_up()
@@ -64,7 +71,7 @@ class ObservedGroup:
             self._update_members(group)
         self._check_offsets(group)
         if group.generation_id < self._generation:
-            self._violated("OwnershipKept", f"the generation falls from {self._generation} to {group.generation_id}")
+            self._broken("OwnershipKept", f"the generation falls from {self._generation} to {group.generation_id}")
         self._generation = group.generation_id
         if group.state is not self._state:
             self._state = group.state
@@ -82,13 +89,13 @@ class ObservedGroup:
             if application.member.member_id in self._ids:
                 self._removed_at_ms.pop(name, None)
             if application.disturbed:
-                self._violated(
+                self._broken(
                     "Undisturbed", f"{name} revokes {sorted(application.disturbed)}, which no assignment took away"
                 )
         self._known.update(application.member.member_id for application in self._members.values())
         if self._last is not None:
             for conflict in ownership_conflicts(self._members, self._last):
-                self._violated("OneOwner", conflict)
+                self._broken("OneOwner", conflict)
 
     def _state_changed(self, group: Group) -> None:
         self._situations.add(f"group {group.state}")
@@ -99,7 +106,7 @@ class ObservedGroup:
             self._check_claims(group)
         elif group.state is GroupState.STABLE:
             if group.generation_id < self._stable_generation:
-                self._violated(
+                self._broken(
                     "OwnershipKept", f"generation {group.generation_id} is stable after {self._stable_generation} was"
                 )
             self._stable_generation = group.generation_id
@@ -126,7 +133,8 @@ class ObservedGroup:
             committed = group.offsets.get(key)
             if committed is None or committed.offset // unit < acknowledged // unit:
                 found = committed.offset if committed else "none"
-                self._violated("OwnershipKept", f"{key[0]}-{key[1]} is committed at {found}, after {acknowledged}")
+                about = About(f"{key[0]}-{key[1]}", group=GROUP)
+                self._broken("OwnershipKept", f"{key[0]}-{key[1]} is committed at {found}, after {acknowledged}", about)
 
     def _update_members(self, group: Group) -> None:
         self._ids = frozenset(group.members)
@@ -147,7 +155,7 @@ class ObservedGroup:
                 and name not in self._removed_at_ms
                 and member.member_id not in group.members
             ):
-                self._violated(
+                self._broken(
                     "OwnershipKept", f"{member.member_id} of {name} is unknown after a failover of the coordinator"
                 )
 
@@ -156,7 +164,7 @@ class ObservedGroup:
         self._recorded[key] = offset
         name, sent_ms = f"member:{offset % MEMBER_NUMBERS}", offset % GENERATION_STEP // MEMBER_NUMBERS
         if sent_ms > self._removed_at_ms.get(name, sent_ms):
-            self._violated(
+            self._broken(
                 "OwnershipKept",
                 f"{name} commits {key[0]}-{key[1]}, and has not been a member since {self._removed_at_ms[name]} ms",
             )
@@ -178,7 +186,7 @@ class ObservedGroup:
             for topic, number in claim.owned:
                 other = claimed.setdefault((topic, number), member.member_id)
                 if other != member.member_id:
-                    self._violated("ClaimsAgree", f"{other} and {member.member_id} claim {topic}-{number}")
+                    self._broken("ClaimsAgree", f"{other} and {member.member_id} claim {topic}-{number}")
 
     def _check_barrier(self, group: Group) -> None:
         """Barrier: with an eager assignor no dynamic member owns a partition when a generation begins."""
@@ -187,7 +195,7 @@ class ObservedGroup:
         for name, application in self._members.items():
             member = group.members.get(application.member.member_id)
             if member is not None and member.instance_id is None and application.member.owned:
-                self._violated("Barrier", f"generation {group.generation_id} begins while {name} owns partitions")
+                self._broken("Barrier", f"generation {group.generation_id} begins while {name} owns partitions")
 
     def _check_assignment(self, group: Group) -> None:
         """AllAssigned: every partition is assigned to a member."""
@@ -201,7 +209,7 @@ class ObservedGroup:
         if (
             self._topic - assigned and not cooperative
         ):  # a cooperative assignor withholds partitions until they are revoked
-            self._violated(
+            self._broken(
                 "AllAssigned", f"generation {group.generation_id} leaves {sorted(self._topic - assigned)} unassigned"
             )
 
@@ -209,7 +217,7 @@ class ObservedGroup:
         """NoGhosts: every dynamic member id was received by a member process."""
         for member in group.members.values():
             if member.instance_id is None and member.member_id not in self._known:
-                self._violated("NoGhosts", f"{member.member_id} is in the group, and no process received this id")
+                self._broken("NoGhosts", f"{member.member_id} is in the group, and no process received this id")
 
     def unsettled_reason(self) -> str:
         """Return why the group is not Stable with one owner for each partition; empty if it is."""

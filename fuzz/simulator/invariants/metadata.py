@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from highwater.fuzz.simulator.cluster import SimulatedCluster
-from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
+from highwater.fuzz.simulator.invariants.violations import CONTROLLER_ENTITY, About, SituationCounts, Violated
 from highwater.reference.controller.cluster import BROKERS, CONTROLLER, CONTROLLER_EPOCH
 from highwater.reference.replication.states import PartitionState, state_path
 
@@ -12,6 +12,11 @@ FENCED_TOO_LONG_MS = 3_000
 """Within this time a controller removes a broker without a session from every ISR."""
 
 Key = tuple[str, int]
+
+
+def name_of(key: Key) -> str:
+    """Return a partition as it is written, e.g. `t-0`."""
+    return f"{key[0]}-{key[1]}"
 
 
 class StoredState:
@@ -68,6 +73,7 @@ class StoredState:
             self._violated(
                 "OneControllerPerEpoch",
                 f"{holder} claims controller epoch {claimed[1]}, which {self._terms[claimed[1]]} had",
+                About(entity=CONTROLLER_ENTITY),
             )
         self._terms[claimed[1]] = holder
 
@@ -85,13 +91,15 @@ class StoredState:
             if other != state.leader:
                 self._violated(
                     "OneLeaderPerEpoch",
-                    f"{state.leader} is elected for leader epoch {state.leader_epoch} after {other}",
+                    f"{name_of(key)}: {state.leader} is elected for leader epoch {state.leader_epoch} after {other}",
+                    About(name_of(key)),
                 )
         if before is not None and elected and state.controller_epoch < self.controller_epoch:
             self._violated(
                 "ZombiesWriteNothing",
-                f"{before} became {state}, written by a controller of epoch {state.controller_epoch} "
+                f"{name_of(key)}: {before} became {state}, written by a controller of epoch {state.controller_epoch} "
                 f"while the store holds {self.controller_epoch}",
+                About(name_of(key)),
             )
         if before is not None and len(state.isr) != len(before.isr):
             self._situations.add("isr shrink" if len(state.isr) < len(before.isr) else "isr expansion")
@@ -123,4 +131,5 @@ class StoredState:
                         "NoFencedMember",
                         f"{broker_id} is in the ISR {state.isr} of {topic}-{number}, "
                         f"and has had no session for {now_ms - since_ms} ms",
+                        About(f"{topic}-{number}"),
                     )

@@ -1,8 +1,8 @@
 """Invariants of consumers of Kafka 0.7: each fetches the partitions that it has claimed, and no other consumer does."""
 
-from highwater.fuzz.simulator.clients.old_consumers import OLD_TOPIC, PARTITIONS, PATHS, OldConsumers
+from highwater.fuzz.simulator.clients.old_consumers import OLD_GROUP, OLD_TOPIC, PARTITIONS, PATHS, OldConsumers
 from highwater.fuzz.simulator.cluster import SimulatedCluster
-from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
+from highwater.fuzz.simulator.invariants.violations import About, SituationCounts, Violated
 from highwater.reference.legacy.consumer import GroupConsumer, Owned
 
 
@@ -41,7 +41,11 @@ class ObservedOldConsumers:
             for partition in consumer.fetching:
                 other = fetchers.setdefault(partition, name)
                 if other != name:
-                    self._violated("OneFetcher", f"{name} and {other} fetch partition {partition[1]} of {OLD_TOPIC}")
+                    self._violated(
+                        "OneFetcher",
+                        f"{name} and {other} fetch partition {partition[1]} of {OLD_TOPIC}",
+                        About(entity=OLD_GROUP),
+                    )
         owners = self._owners() if live else {}
         for name, consumer in live.items():
             if consumer.idle:
@@ -50,6 +54,7 @@ class ObservedOldConsumers:
                     self._violated(
                         "OwnRangeOnly",
                         f"{name} fetches {sorted(consumer.fetching)}, and has claimed {sorted(claimed)}",
+                        About(entity=OLD_GROUP),
                     )
                 self._situations.add("rebalance as in 0.7")
 

@@ -8,10 +8,14 @@ from highwater.fuzz.simulator.clients.readers import LATEST, Listed, Read
 from highwater.fuzz.simulator.cluster import TOPIC
 from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets, Snapshot
 from highwater.fuzz.simulator.invariants.contents import CommittedContents
-from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
+from highwater.fuzz.simulator.invariants.violations import About, SituationCounts, Violated
 
 NOTHING: Final = (-1, b"")
 READ: Final = "ReadIsWhatWasSent"
+
+
+def _about(reader: str, partition: int, offset: int) -> About:
+    return About(f"{TOPIC}-{partition}", offset, node=reader)
 
 
 class ObservedReaders:
@@ -32,11 +36,12 @@ class ObservedReaders:
         """Check the records of one partition in a response."""
         contents, position, end = self._contents[read.partition], read.position, read.fetched.position
         where = f"{read.reader} reads {TOPIC}-{read.partition} from broker {read.broker_id}"
+        about = _about(read.reader, read.partition, contents.end)
         if read.broker_id in self._rotten:
             self._compare_values(read, contents, where)
             return
         if end > contents.end:
-            self._violated("ReadIsCommitted", f"{where} up to {end}; {contents.end} records are committed")
+            self._violated("ReadIsCommitted", f"{where} up to {end}; {contents.end} records are committed", about)
         if read.data.last_stable_offset > contents.stable_end:
             self._violated(
                 "LastStableOffset",
@@ -54,14 +59,16 @@ class ObservedReaders:
                 continue
             if read.read_committed and found[0] >= 0 and contents.visible[found[0]] is False:
                 self._violated("AbortedStaysHidden", f"{where} and sees the aborted record at {found[0]}")
-            self._violated(READ, f"{where} and sees {found}, where {wanted} is committed")
+            about = _about(read.reader, read.partition, max(found[0], wanted[0]))
+            self._violated(READ, f"{where} and sees {found}, where {wanted} is committed", about)
 
     def _compare_values(self, read: Read, contents: CommittedContents, where: str) -> None:
         """Compare the records whose values are known: a broker may lose what its disk damaged, and not return it."""
         for offset, value in read.fetched.records:
             if offset < contents.end and contents.values[offset] != value:
                 wanted = contents.values[offset]
-                self._violated(READ, f"{where} and sees {value!r} at {offset}, where {wanted!r} is committed")
+                about = _about(read.reader, read.partition, offset)
+                self._violated(READ, f"{where} and sees {value!r} at {offset}, where {wanted!r} is committed", about)
 
     def _count(self, read: Read, contents: CommittedContents, position: int, end: int) -> None:
         if end > position:
@@ -73,7 +80,7 @@ class ObservedReaders:
 
     def unreadable(self, reader: str, broker_id: int, message: str) -> None:
         """Check that no broker returns a batch that cannot be decoded: each batch has a checksum."""
-        self._violated(READ, f"{reader} cannot decode what broker {broker_id} returns: {message}")
+        self._violated(READ, f"{reader} cannot decode what broker {broker_id} returns: {message}", About(node=reader))
 
     def out_of_range(self, reader: str, broker_id: int, partition: int, position: int) -> None:
         """ReadableStays: a later leader has all that a reader has seen."""
@@ -81,6 +88,7 @@ class ObservedReaders:
             self._violated(
                 "ReadableStays",
                 f"{reader} has read {TOPIC}-{partition} up to {position}, which broker {broker_id} lacks",
+                _about(reader, partition, position - 1),
             )
 
     def listed(self, listed: Listed) -> None:
@@ -90,14 +98,15 @@ class ObservedReaders:
         contents = self._contents[listed.partition]
         where = f"{listed.reader} lists {TOPIC}-{listed.partition} at broker {listed.broker_id}"
         end = contents.stable_end if listed.read_committed else contents.end
+        about = _about(listed.reader, listed.partition, listed.offset)
         if listed.offset > end:
-            self._violated("ReadIsCommitted", f"{where}: the end is {listed.offset}, beyond {end}")
+            self._violated("ReadIsCommitted", f"{where}: the end is {listed.offset}, beyond {end}", about)
         if listed.timestamp == LATEST:
             self._situations.add("log end listed")
             if listed.offset < listed.seen_end:
-                self._violated("EndNeverFalls", f"{where}: the end is {listed.offset}, after {listed.seen_end}")
+                self._violated("EndNeverFalls", f"{where}: the end is {listed.offset}, after {listed.seen_end}", about)
         elif listed.offset != 0:
-            self._violated("ReadableStays", f"{where}: the start is {listed.offset}, and nothing was deleted")
+            self._violated("ReadableStays", f"{where}: the start is {listed.offset}, and nothing was deleted", about)
 
     # -- committed offsets -------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from highwater.fuzz.simulator.invariants.contents import CommittedLog
-from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
+from highwater.fuzz.simulator.invariants.violations import About, SituationCounts, Violated
 from highwater.reference.drivers.simulation.world import Host
 from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.replication.states import PartitionState
@@ -41,9 +41,11 @@ class ReplicatedPartition:
     """
 
     def __init__(
-        self, brokers: int, min_insync_replicas: int, doubtful: tuple[set[int], set[int]], situations: SituationCounts,
-        violated: Violated, *, contents: CommittedLog | None = None, compacted: bool = False,
+        self, name: str, brokers: int, min_insync_replicas: int, doubtful: tuple[set[int], set[int]],
+        situations: SituationCounts, violated: Violated, *, contents: CommittedLog | None = None,
+        compacted: bool = False,
     ) -> None:  # fmt: skip
+        self.name = name
         self.contents = contents
         self.enough = min(min_insync_replicas, brokers)
         self._unclean, self._unreadable = doubtful
@@ -113,6 +115,9 @@ class ReplicatedPartition:
         self._unread.discard(broker_id)
         return self.replicas[broker_id]
 
+    def _broken(self, invariant: str, message: str, offset: int = -1) -> None:
+        self._violated(invariant, f"{self.name}: {message}", About(self.name, offset))
+
     # -- logs --------------------------------------------------------------------------------------
 
     def _read(self, last: Replica, replica: Partition, end: int) -> None:
@@ -132,23 +137,30 @@ class ReplicatedPartition:
             crc = 0 if self._compacted else header.crc
             batch = (header.base_offset, header.last_offset, header.partition_leader_epoch, crc)
             if batches and batch[2] < batches[-1][2]:
-                self._violated("EpochsAscend", f"epoch {batch[2]} at offset {batch[0]} after epoch {batches[-1][2]}")
+                self._broken(
+                    "EpochsAscend", f"epoch {batch[2]} at offset {batch[0]} after epoch {batches[-1][2]}", batch[0]
+                )
             known = self._batches.setdefault((batch[0], batch[2]), batch)
             if known != batch:
-                self._violated(
-                    "LogMatching", f"offset {batch[0]} of epoch {batch[2]} has different batches on two replicas"
+                self._broken(
+                    "LogMatching",
+                    f"offset {batch[0]} of epoch {batch[2]} has different batches on two replicas",
+                    batch[0],
                 )
             batches.append(batch)
 
     def _check_high_watermark(self, last: Replica, before: int, *, same_leader_epoch: bool) -> None:
         if last.high_watermark > last.log_end_offset:
-            self._violated(
-                "HwWithinLog", f"the high watermark is {last.high_watermark}, the log end offset {last.log_end_offset}"
+            self._broken(
+                "HwWithinLog",
+                f"the high watermark is {last.high_watermark}, the log end offset {last.log_end_offset}",
+                last.log_end_offset,
             )
         if same_leader_epoch and last.high_watermark < before:
-            self._violated(
+            self._broken(
                 "HwNeverFalls",
                 f"the high watermark falls from {before} to {last.high_watermark} in leader epoch {last.leader_epoch}",
+                last.high_watermark,
             )
         if last.role is Role.LEADER and last.high_watermark > self.committed_end:
             self._match(last, "LeadersAgree")
@@ -169,8 +181,10 @@ class ReplicatedPartition:
             self.contents.commit(leader.state[0])
         holders = len(self._unread) + sum(self._has_stored(each, self.committed_end) for each in self.replicas)
         if holders < self.enough:
-            self._violated(
-                "EnoughHold", f"{self.committed_end} records are committed, and {holders} replicas have stored them"
+            self._broken(
+                "EnoughHold",
+                f"{self.committed_end} records are committed, and {holders} replicas have stored them",
+                self.committed_end - 1,
             )
         self._check_eligible("committed", self.committed_end)
 
@@ -191,9 +205,10 @@ class ReplicatedPartition:
             if found[1] >= last.high_watermark:
                 break
             if found != expected and not (self._compacted and self._cleaned(last, found, expected)):
-                self._violated(
+                self._broken(
                     invariant,
                     f"offset {found[0]} has epoch {found[2]}; committed is {expected[0]} of epoch {expected[2]}",
+                    min(found[0], expected[0]),
                 )
             if found == expected:
                 last.matched += 1
@@ -214,9 +229,9 @@ class ReplicatedPartition:
     def _check_role(self, broker_id: int, last: Replica, replica: Partition) -> None:
         epoch, state = replica.leader_epoch, self.state
         if epoch < last.leader_epoch:
-            self._violated("BrokersGoForward", f"the leader epoch falls from {last.leader_epoch} to {epoch}")
+            self._broken("BrokersGoForward", f"the leader epoch falls from {last.leader_epoch} to {epoch}")
         if state is not None and epoch > state.leader_epoch:
-            self._violated(
+            self._broken(
                 "BrokersNotAhead", f"acts in leader epoch {epoch}; the metadata store has {state.leader_epoch}"
             )
         if replica.role is not Role.LEADER:
@@ -225,13 +240,14 @@ class ReplicatedPartition:
             self._situations.add("leader change" if self._leaders else "first leader")
             other = self._leaders.setdefault(epoch, broker_id)
             if other != broker_id:
-                self._violated("OneLeaderPerEpoch", f"leads in epoch {epoch}, as {other} did")
+                self._broken("OneLeaderPerEpoch", f"leads in epoch {epoch}, as {other} did")
         is_current = state is not None and (state.leader, state.leader_epoch) == (broker_id, epoch)
         if is_current and replica.log.log_end_offset < self.acknowledged_end:
-            self._violated(
+            self._broken(
                 "AckedSurvives",
                 f"leads in epoch {epoch} with a log that ends at {replica.log.log_end_offset}; "
                 f"offset {self.acknowledged_end - 1} was acknowledged",
+                replica.log.log_end_offset,
             )
 
     def _check_counts(self, broker_id: int, leader: Replica) -> None:
@@ -242,7 +258,7 @@ class ReplicatedPartition:
         if (state.leader, state.leader_epoch) == (broker_id, leader.leader_epoch):
             missing = set(state.isr) - set(leader.isr) - set(leader.proposed_isr or ())
             if missing:
-                self._violated("LeaderCountsIsr", f"the ISR is {state.isr}, and leader {broker_id} counts {leader.isr}")
+                self._broken("LeaderCountsIsr", f"the ISR is {state.isr}, and leader {broker_id} counts {leader.isr}")
 
     def _check_eligible(self, what: str, end: int) -> None:
         """CommittedOnEligible: every replica that may be elected has all records below `end`, except doubtful ones."""
@@ -252,9 +268,11 @@ class ReplicatedPartition:
             replica = self.replicas.get(member)
             doubtful = member in self._unclean or member in self._unreadable
             if replica is not None and replica.log_end_offset < end and not doubtful:
-                self._violated(
+                self._broken(
                     "CommittedOnEligible",
-                    f"{member} may be elected and ends at {replica.log_end_offset}; everything below {end} is {what}",
+                    f"broker {member} may be elected and lacks offset {replica.log_end_offset}; "
+                    f"everything below {end} is {what}",
+                    replica.log_end_offset,
                 )
 
     def holds_committed(self, broker_id: int) -> bool:

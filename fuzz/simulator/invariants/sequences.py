@@ -6,8 +6,8 @@ from highwater.reference.storage.producer_state import NO_SEQUENCE, SEQUENCE_MOD
 from highwater.reference.wire.records import BatchHeader
 
 
-def out_of_order(batches: Iterator[tuple[BatchHeader, bytes]]) -> Iterator[str]:
-    """Yield a message for each batch whose sequence number does not follow that of the producer's batch before.
+def out_of_order(batches: Iterator[tuple[BatchHeader, bytes]]) -> Iterator[tuple[int, str]]:
+    """Yield offset and message for each batch whose sequence number does not follow that of the batch before.
 
     The first batch of a producer without transactions may have any (KIP-360), that of a transactional one has 0.
     """
@@ -20,7 +20,10 @@ def out_of_order(batches: Iterator[tuple[BatchHeader, bytes]]) -> Iterator[str]:
         expected = (last[producer] + 1) % SEQUENCE_MODULUS if producer in last else first
         if header.base_sequence != expected:
             yield (
-                f"the batch at {header.base_offset} of producer {producer[0]} epoch {producer[1]} has sequence "
-                f"{header.base_sequence} instead of {expected}"
+                header.base_offset,
+                (
+                    f"the batch at {header.base_offset} of producer {producer[0]} epoch {producer[1]} has sequence "
+                    f"{header.base_sequence} instead of {expected}"
+                ),
             )
         last[producer] = last_sequence(header)

@@ -1,12 +1,36 @@
 """Violations of invariants, and counts of the situations that occurred in a run."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
-Violated = Callable[[str, str], None]
-"""Reports a violation: the name of the invariant, a message."""
+
+class About(NamedTuple):
+    """What a violation concerns, so that its report can follow that; empty fields are not known.
+
+    `partition` as `t-0`, `offset` the first one that is wrong or missing; `node` a client or broker whose own messages
+    are to be shown; `entity` one of the trace whose steps are to be shown.
+    """
+
+    partition: str = ""
+    offset: int = -1
+    group: str = ""
+    node: str = ""
+    entity: str = ""
+
+
+NOTHING: Final = About()
+PROBED: Final = "AnswersFitModel"
+"""The invariant of all probes; the message begins with the name of the probe."""
+CONTROLLER_ENTITY: Final = "controller"
+"""The entity of a violation that concerns the controller and its epoch."""
+
+
+class Violated(Protocol):
+    """Reports a violation: the name of the invariant, a message, and what it concerns."""
+
+    def __call__(self, invariant: str, message: str, about: About = NOTHING) -> None: ...
+
 
 OPERATORS: Final = {
     "AckedSurvives": "IsrCommit, HwTruncation",
@@ -79,6 +103,12 @@ class Violation:
     event: int
     node: str
     message: str
+    about: About = NOTHING
+
+    @property
+    def kind(self) -> str:
+        """Return the invariant, and the probe if one was violated: violations of one kind may have one cause."""
+        return f"{self.invariant}: {self.message.partition(' (')[0]}" if self.invariant == PROBED else self.invariant
 
     @property
     def operator(self) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from highwater.fuzz.simulator.cluster import SimulatedCluster
 from highwater.fuzz.simulator.faults import Injector
-from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violated
+from highwater.fuzz.simulator.invariants.violations import About, SituationCounts, Violated
 from highwater.fuzz.simulator.probes.client.phases import Barrier
 from highwater.reference.effects import CancelTimer, Effect, Instant, Request, Response, Send, SetTimer, broker_peer
 from highwater.reference.procedures import Pending, spawn
@@ -193,4 +193,6 @@ class Prober:
         """Report a violation, unless a fault may explain what the probe met."""
         if self.surroundings.injector.disturbed_until_ms + SETTLE_MS <= began_ms:
             clauses = ", ".join(probe.clauses)
-            self.surroundings.violated("AnswersFitModel", f"probe {probe.name} ({clauses}): {what}")
+            self.surroundings.violated(
+                "AnswersFitModel", f"probe {probe.name} ({clauses}): {what}", About(node=self.name)
+            )

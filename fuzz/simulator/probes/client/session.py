@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from highwater.fuzz.schedule import Fault, Option
 from highwater.fuzz.simulator.cluster import SimulatedCluster
+from highwater.fuzz.simulator.invariants.violations import About
 from highwater.fuzz.simulator.probes.client.node import REQUEST_TIMEOUT_MS, Prober, Unanswered, Unexpected
 from highwater.fuzz.simulator.probes.client.phases import MINUTE_MS, Outage
 from highwater.fuzz.simulator.probes.client.requests import (
@@ -89,7 +90,8 @@ class Session:
     def require(self, condition: object, message: str) -> None:
         """Report a violation if the condition is false: it holds under every fault."""
         if not condition:
-            self._prober.surroundings.violated("AnswersFitModel", f"{self.name}: {message}")
+            about = About(node=self._prober.name)
+            self._prober.surroundings.violated("AnswersFitModel", f"{self.name}: {message}", about)
 
     # -- time, chance and faults ------------------------------------------------------------------------------
 
