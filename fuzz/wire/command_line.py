@@ -99,7 +99,7 @@ def fuzz_command(
     write_json(results / "fuzz.json", summary)
     _write_page(folder, summary, [results / "report.html", *([html] if html else [])])
     _print_summary(summary, target, json_=json_)
-    raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+    raise typer.Exit(ExitCode.VIOLATED if summary["findings"] or summary["unexamined"] else ExitCode.HELD)
 
 
 def _score(defects: list[str], seeds: range, seconds: float, *, json_: bool) -> NoReturn:
@@ -224,11 +224,16 @@ def _print_summary(summary: dict[str, Any], target: str, *, json_: bool) -> None
     for oracle, covered in summary["oracles"].items():
         typer.echo(f"{oracle}: {covered}")
     verdict = f"{len(summary['findings'])} findings" if summary["findings"] else "clean"
+    if unexamined := summary["unexamined"]:
+        seen = (
+            f"{len(unexamined)} failures were seen and not examined, because the run ended: {'; '.join(unexamined[:3])}"
+        )
+        typer.echo(f"{seen}. Run longer, or continue with --resume")
+        verdict = verdict if summary["findings"] else "not clean"
     typer.echo(
         f"{summary['cases']:,} cases, {summary['cases_per_second']:,} a second, {summary['sequences']:,} sequences, "
         f"coverage {summary['coverage']:,}, {summary['restarts']} restarts, "
         f"{summary['memory_peak_mb']} MB peak memory, seed {summary['seed']}: {verdict}"
-        + (f"; {summary['unexamined']} failures were not examined" if summary["unexamined"] else "")
     )
 
 

@@ -43,7 +43,9 @@ class Confirmation:
         self._waiting: Counter[str] = Counter()
         self._results: deque[Confirmed] = deque()
         self.skipped = 0
-        """Failures that were not confirmed, because too many were waiting or the run ended."""
+        """Jobs that were not done, because too many were waiting or the run ended; most repeat one that was."""
+        self._done: set[str] = set()
+        self._left: set[str] = set()
         self._lock = threading.Lock()
         self._wakes, self._ended, self._error = threading.Event(), False, cast("Exception | None", None)
         self._thread = threading.Thread(target=self._work, daemon=True) if triage.target.has_twin else None
@@ -55,6 +57,7 @@ class Confirmation:
         is_repeated = name in FATAL or name in WATCHED
         if len(self._jobs) >= JOBS_MAX or (self._waiting[name] >= (ALIKE_MAX if is_repeated else 1)):
             self.skipped += 1
+            self._left.add(name)
             return
         with self._lock:
             self._waiting[name] += 1
@@ -62,6 +65,10 @@ class Confirmation:
         self._wakes.set()
         if self._thread is None:
             self._run_waiting()
+
+    def unexamined(self) -> list[str]:
+        """Return the names of the failures of which none was examined."""
+        return sorted(self._left - self._done)
 
     def is_waiting(self, name: str) -> bool:
         """Return True if failures of that name wait, or are being confirmed now."""
@@ -94,6 +101,7 @@ class Confirmation:
         thread.join(seconds)
         with self._lock:
             self.skipped += len(self._jobs)
+            self._left |= {name for name, _ in self._jobs}
             self._jobs.clear()
         self._triage.ended.set()
         thread.join()
@@ -126,8 +134,10 @@ class Confirmation:
             name, job = self._jobs.popleft()
         try:
             job(self._triage)
-        except RunEndedError:
+            self._done.add(name)
+        except (RunEndedError, UsageError, TargetFailure, OSError):  # the end of the run, or the instance is dead
             self.skipped += 1
+            self._left.add(name)
         self._results.append(Confirmed(self._triage.fatal_cases, set(self._triage.fatal_versions)))
         with self._lock:
             self._waiting[name] -= 1

@@ -58,7 +58,14 @@ def replay_finding(fuzz_target: FuzzTarget, finding: Finding, deadline_s: float 
     make_topics(fuzz_target.address)
     if finding.sequence:
         violation = replay_sequence(finding.sequence, fuzz_target.address, finding.without)
-        return violation.failure if violation is not None else None
+        dead = fuzz_target.why_dead() if violation is None else None
+        return (
+            violation.failure
+            if violation is not None
+            else Failure(Oracle.ALIVE, f"the target {dead}")
+            if dead
+            else None
+        )
     return Replay(fuzz_target, deadline_s).run(finding.cases(), finding.oracle)
 
 
@@ -112,7 +119,11 @@ class Replay:
             changed = StateWatch(version_ranges(advertised(self.target.address))).compare(
                 self.target.address, cases, self.are_refused
             )
-            return Failure(Oracle.STATE, f"changed by a refused request: {changed}") if changed else None
+            return (
+                Failure(Oracle.STATE, f"changed by a request that is refused or only reads: {changed}")
+                if changed
+                else None
+            )
         return self._steps(cases)
 
     def kept_memory(self, cases: list[Case], kinds: int = 1) -> float | None:

@@ -58,6 +58,9 @@ SETTLE_S: Final = 0.05
 BUSY_S: Final = 0.25
 STUCK_S: Final = 0.6
 SLOW: Final = "slow"
+OF_SEQUENCES: Final = "death in sequences"
+SEARCHES: Final = (Oracle.LEAK, OF_SEQUENCES)
+"""Jobs that look for a failure, and are none if they are left."""
 RESPONSES_MAX: Final = 100_000
 READ_EVERY: Final = 8
 """Of the responses that are not new, one of so many is read for its values."""
@@ -154,6 +157,8 @@ class Session:
         self._other_ranges = version_ranges(advertised(self.against)) if self.against else {}
         self._sequences = runnable(version_ranges(self.served))
         self._runner = ParallelRunner(version_ranges(self.served), self._next_sequence)
+        self._sequences_run: list[str] = []
+        """Those that ran last: one of them may have ended the target."""
         self._slow_cases: list[Case] = []
         self._deferred_turns, self._states_after, self._sequences_after = 0, 0.0, 0.0
         self._failures: deque[tuple[Failure, list[Case], str]] = deque()
@@ -321,12 +326,15 @@ class Session:
             changed = changed and self._states.compare(self.target.address, cases, replay.are_refused)
         self._states_after = time.monotonic() + max(STATES_EVERY_S, STATES_SHARE * (time.monotonic() - started))
         if changed:
-            self._suspect(Failure(Oracle.STATE, f"changed by a refused request: {changed}"), cases)
+            self._suspect(
+                Failure(Oracle.STATE, f"changed by a request that is refused or only reads: {changed}"), cases
+            )
 
     def _handle_stalls(self) -> None:
         while self._stalled:
             waited_s, suspects = self._stalled.popleft()
             self._suspend(suspects)
+            self._suspect_sequences()
             self._suspect(Failure(Oracle.STALL, f"a healthy connection waited for {waited_s:.1f} s"), suspects[::-1])
             if self._stalls.stalled_s and self.target.restarts_at_once:
                 self._restart()
@@ -346,6 +354,7 @@ class Session:
         self._sequences_after = time.monotonic() + (SEQUENCES_SHARE - 1) * max(
             0.0, time.monotonic() - started - SEQUENCES_S
         )
+        self._sequences_run = [name for name, _ in results]
         for name, result in results:
             self.totals.sequences += result.finished or result.violation is not None
             if result.violation is not None:
@@ -386,6 +395,7 @@ class Session:
         self._engine.close()
         self._suspend(suspects)
         self._closed_kinds.clear()
+        self._suspect_sequences()
         self._suspect(failure, suspects[::-1])
         self._has_hung = self._has_hung or SILENT in failure.message
         is_alive = self.target.restart() if self.target.restarts_at_once else self.target.why_dead() is None
@@ -416,6 +426,12 @@ class Session:
     def _suspect_sequence(self, name: str, result: SequenceResult) -> None:
         number = self.totals.cases
         self._submit(name, lambda triage: triage.confirm_sequence(name, result, number))
+
+    def _suspect_sequences(self) -> None:
+        """Have those that ran last replayed: the target has died or hangs."""
+        number, names, self._sequences_run = self.totals.cases, self._sequences_run, []
+        if names:
+            self._submit(OF_SEQUENCES, lambda triage: triage.confirm_death(names, number))
 
     def _suspect_disagreement(self, failure: Failure, case: Case) -> None:
         number, other = self.totals.cases, self.against
@@ -570,9 +586,13 @@ class Session:
             "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in
                         sorted(self._stream.avoided)],
             "left_alone": [f"{api_name(key)} v{version}" for key, version in sorted(self._stream.left_alone)],
-            "guidance": self._guidance(), "oracles": self._oracles(), "unexamined": self._confirmation.skipped,
+            "guidance": self._guidance(), "oracles": self._oracles(), "unexamined": self._unexamined(),
             "findings": [self._row(finding) for finding in self.triage.findings],
         }  # fmt: skip
+
+    def _unexamined(self) -> list[str]:
+        """Return the failures that were seen and not examined; a search for slow requests or leaks is none."""
+        return [name for name in self._confirmation.unexamined() if name not in SEARCHES and not name.startswith(SLOW)]
 
     def _guidance(self) -> dict[str, int]:
         """Return how often the counters of the target were read, and how often that led to further mutations."""

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -176,6 +176,7 @@ class Triage:
         signature = (failure.oracle.value, api, name.partition(":")[0], DIGITS.sub("#", failure.message))
         if signature in self.signatures:
             return None
+        self._ensure_alive()
         if self.replay_violation(name, failure, ()) is None:
             self.unconfirmed += 1
             return None
@@ -190,6 +191,42 @@ class Triage:
             without=without, said=violation.transcript, environment=environment(self.target.version),
         )  # fmt: skip
         self.signatures.add(signature)
+        write_finding(self.folder, finding)
+        self.findings.append(finding)
+        return finding
+
+    def confirm_death(self, names: Sequence[str], number: int) -> Finding | None:
+        """Replay sequences that ran when the target died or hung, the latest first; report the first that does it."""
+        for name in reversed(names):
+            found = self._dies_of(name)
+            if found is None:
+                continue
+            signature = (Oracle.ALIVE.value, "sequence", name.partition(":")[0])
+            is_known, self.signatures = signature in self.signatures, self.signatures | {signature}
+            self.target.restart()
+            return None if is_known else self._write_death(name, *found, number)
+        return None
+
+    def _dies_of(self, name: str) -> tuple[Failure, Violation | None] | None:
+        """Return the failure if the target dies or hangs in a sequence, and the violation if the sequence saw it."""
+        self._ensure_alive()
+        violation, dead = replay_sequence(name, self.target.address), self.target.why_dead()
+        if dead is not None:
+            return Failure(Oracle.ALIVE, f"the target {dead}"), violation
+        hangs = violation is not None and violation.failure.oracle is Oracle.DEADLINE
+        return (violation.failure, violation) if violation is not None and hangs else None
+
+    def _write_death(self, name: str, failure: Failure, violation: Violation | None, number: int) -> Finding:
+        reproduced = self._dies_of(name) is not None
+        self.target.restart()
+        api, version = (violation.api.name, violation.version) if violation is not None else (name.partition(":")[0], 0)
+        finding = Finding(
+            id=new_id(self.folder, failure.oracle, api, version), oracle=failure.oracle, api=api, version=version,
+            mutation="sequence", field="", place="", message=failure.message, expected=EXPECTED[failure.oracle],
+            target=self.target_name, seed=self.seed, case=number, reproduced=reproduced, steps=[], sequence=name,
+            without=[], said=violation.transcript if violation is not None else [],
+            environment=environment(self.target.version),
+        )  # fmt: skip
         write_finding(self.folder, finding)
         self.findings.append(finding)
         return finding
@@ -352,7 +389,7 @@ class Triage:
         return self.breaks(cases, oracle)
 
     def _ensure_alive(self) -> None:
-        if self.target.why_dead() is not None:
+        if self.target.why_dead() is not None and not self.target.restart():
             self.target.revive()
 
     def _write(

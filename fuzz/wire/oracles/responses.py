@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from highwater.fuzz.wire.generate.cases import is_whole
-from highwater.fuzz.wire.oracles.allowed_errors import ALLOWED
+from highwater.fuzz.wire.oracles.allowed_errors import is_allowed
 from highwater.fuzz.wire.oracles.malformed import Flaw, must_be_refused
+from highwater.fuzz.wire.oracles.results import RESULTS, missing_results
 from highwater.reference.wire.codec import decode_prefix
 from highwater.reference.wire.errors import DecodeError, ErrorCode, InvalidStringError
 from highwater.reference.wire.framing import RequestHeader, decode_request_header, decode_response
@@ -134,13 +135,24 @@ def judge(frame: bytes, answer: bytes) -> tuple[Failure | None, tuple[int, ...]]
         return Failure(Oracle.INVARIANT, f"{api.name} v{version}: throttled for {body.throttle_time_ms} ms"), ()
     layout = message_layout(api.response, version)
     codes = tuple(sorted(set(_codes(layout)(body))))
-    strange = [code for code in codes if code not in ALLOWED[key]]
+    strange = [code for code in codes if not is_allowed(key, version, code)]
     if strange:
         return Failure(Oracle.ERROR_CODE, f"{api.name} v{version}: {' '.join(map(code_name, strange))}"), codes
+    if key in RESULTS and (missing := _missing(frame, body)):
+        return Failure(Oracle.INVARIANT, f"{api.name} v{version}: {missing}"), codes
     if any(codes):
         return None, codes
     is_empty = _has_inner_codes(layout) and next(_codes(layout, with_own=False)(body), None) is None
     return accepted_flaw(api.name, version, frame, is_empty=is_empty), codes
+
+
+def _missing(frame: bytes, answer: Any) -> str:
+    """Return which results a response lacks or adds; empty if the request does not decode."""
+    try:
+        header, body = read_request(frame[4:])
+    except DecodeError:
+        return ""
+    return missing_results(header.api_key, header.api_version, body, answer)
 
 
 def accepted_flaw(api: str, version: int, frame: bytes, *, is_empty: bool) -> Failure | None:

@@ -1,11 +1,12 @@
-"""Check that a refused request changes nothing: the state before and after it is equal.
+"""Check that a request that is refused or only reads changes nothing: the state before and after it is equal.
 
 The state is read through the protocol: topics, log start offsets, high watermarks, last stable offsets and sizes of the
 partitions that cases name, their producers, the groups with members and committed offsets, and the transactions.
 
-A comparison costs two snapshots, so it covers a batch of cases that were refused before or must be refused. If one of
-them is accepted this time, the batch says nothing. If the state differs, the cases are suspects: triage repeats them,
-so that a change by a timer (an expired member, an aborted transaction) is not charged to them.
+A comparison costs two snapshots, so it covers a batch of cases that were refused before, must be refused, or only
+read. If one that was refused is accepted this time, the batch says nothing. If the state differs, the cases are
+suspects: triage repeats them, so that a change by a timer (an expired member, an aborted transaction) is not charged to
+them.
 """
 
 import tomllib
@@ -56,8 +57,10 @@ REPLY_S: Final = 5.0
 KEPT_CASES, KEPT_OF_API = 400, 4
 PRODUCE, PRODUCE_VERSION, OFFSET_COMMIT, COMMIT_VERSION = 0, 3, 8, 2
 _numbers = count(1)
-READ_ONLY: Final = frozenset({1, 2, 3, 9, 10, 15, 16, 18, 23, 29, 32, 35, 46, 48, 50, 60, 61, 65, 66, 69, 75})
-"""API keys of requests that only read; no broker has a reason to change the state for them."""
+READS: Final = frozenset({1, 2, 9, 15, 16, 23, 29, 32, 35, 46, 48, 50, 60, 61, 65, 66, 69, 75})
+"""API keys of requests that only read."""
+MAY_CREATE: Final = frozenset({3, 10, 18})
+"""Metadata creates topics, FindCoordinator those of the coordinators; ApiVersions cannot change anything."""
 NAMES: Final = {int(code): code.name for code in ErrorCode}
 State = Mapping[str, str]
 """By what was asked: the response as text."""
@@ -108,11 +111,13 @@ def may_change() -> tuple[MayChange, ...]:
 
 
 def is_refusal(frame: bytes, outcome: tuple[int, ...] | str) -> bool:
-    """Return True for an outcome that must leave the state unchanged: only error codes.
+    """Return True for an outcome that must leave the state unchanged: only error codes, or any if the request reads.
 
     A closed connection is one if the request must be refused: with acks=0 it reports the error of one partition only.
     """
     key = key_and_version(frame)[0]
+    if key in READS:
+        return True
     api = APIS[key].name if key in APIS else ""
     if isinstance(outcome, str):
         return outcome == "closed" and must_be_refused(frame) is not None
@@ -184,8 +189,8 @@ class StateWatch:
         self.compared = self.batches = self.discarded = 0
 
     def note(self, case: Case, outcome: tuple[int, ...] | str) -> None:
-        """Keep a case that was refused, to send it again between two snapshots."""
-        if case.key in READ_ONLY:
+        """Keep a case that was refused or only read, to send it again between two snapshots."""
+        if case.key in MAY_CREATE:
             return
         if case.ends is Ends.OPEN and len(case.frames) == 1 and is_refusal(case.frames[0], outcome):
             kept = self._errors.setdefault(case.key, deque(maxlen=KEPT_OF_API))
@@ -215,4 +220,6 @@ class StateWatch:
         return changed
 
     def report(self) -> str:
-        return f"{self.compared:,} refusals compared in {self.batches:,} batches, {self.discarded:,} discarded"
+        return (
+            f"{self.compared:,} refusals and reads compared in {self.batches:,} batches, {self.discarded:,} discarded"
+        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from highwater.fuzz.wire.connection import connect
-from highwater.fuzz.wire.oracles.allowed_errors import ALLOWED
+from highwater.fuzz.wire.oracles.allowed_errors import is_allowed
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle, code_name
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import DecodeError, ErrorCode, FrameSizeError
@@ -28,7 +28,7 @@ RETRIABLE: Final = frozenset({
 """Error codes after which a client retries; they neither confirm nor violate the model."""
 MODELLED_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     0: (3, 12), 1: (4, 12), 2: (1, 9), 3: (1, 12), 8: (1, 8), 9: (1, 8), 10: (0, 2), 11: (1, 8), 22: (0, 4), 24: (0, 3),
-    25: (0, 4), 26: (0, 4), 28: (0, 4), 19: (0, 7),
+    25: (0, 4), 26: (0, 4), 28: (0, 4), 19: (0, 7), 20: (0, 5),
 }  # fmt: skip
 """Versions that the sequences support: topics by name, one transaction at a time, classic groups."""
 
@@ -136,6 +136,26 @@ class SequenceContext:
         self.messages.append(("<-", version, answer))
         return answer
 
+    def send_bytes(self, connection: Connection, data: bytes, request: type[Any], version: int) -> None:
+        """Send frames of which the first is such a request."""
+        self._last = (api_of(request), version)
+        self.messages.append(("->", version, data.hex()))
+        try:
+            connection.send_bytes(data)
+        except (ConnectionClosedError, ReplyTimeoutError) as error:
+            raise SequenceAbandoned("the connection was closed") from error
+
+    def receive_frame(self, connection: Connection) -> bytes:
+        """Return the next response without its size; Violation for a timeout."""
+        try:
+            return connection.receive_frame(ANSWER_S)
+        except ConnectionClosedError as error:
+            raise SequenceAbandoned("the connection was closed") from error
+        except ReplyTimeoutError:
+            self.violates(f"no answer within {ANSWER_S:g} s", Oracle.DEADLINE)
+        except FrameSizeError as error:
+            self.violates(f"no frame: {error}", Oracle.DECODE)
+
     def violates(self, message: str, oracle: Oracle = Oracle.INVARIANT) -> NoReturn:
         assert self._last is not None
         raise self.violation(message, oracle, *self._last)
@@ -159,7 +179,7 @@ class SequenceContext:
         if code in RETRIABLE:
             raise SequenceAbandoned(code_name(code))
         api, version = self._last
-        if code in ALLOWED[api.key]:
+        if is_allowed(api.key, version, code):
             return self.violates(f"refused with {code_name(code)}")
         return self.violates(f"{api.name} v{version}: {code_name(code)}", Oracle.ERROR_CODE)
 

@@ -234,8 +234,19 @@ def stale_commit(context: SequenceContext, group: Group) -> None:
     fetch(context, group)
 
 
-def send_commit(context: SequenceContext, group: Group, member: Member, generation: int, offset: int) -> bool:
-    part = OffsetCommitRequestPartition(committed_offset=offset, committed_metadata=commit_metadata(offset))
+def commit_unknown(context: SequenceContext, group: Group) -> None:
+    """Commit for a partition that the topic does not have, which must be refused."""
+    member, number = context.rng.choice(group.members), context.rng.choice((-1, 99, 2**31 - 1))
+    done = send_commit(context, group, member, member.generation, 7, number)
+    context.require(not done, f"a commit for partition {number} is accepted, and {TOPICS[0]} has one partition")
+
+
+def send_commit(
+    context: SequenceContext, group: Group, member: Member, generation: int, offset: int, number: int = 0
+) -> bool:
+    part = OffsetCommitRequestPartition(
+        partition_index=number, committed_offset=offset, committed_metadata=commit_metadata(offset)
+    )
     topic = OffsetCommitRequestTopic(name=TOPICS[0], partitions=(part,))
     answer = context.call(
         member.connection,
@@ -243,7 +254,8 @@ def send_commit(context: SequenceContext, group: Group, member: Member, generati
             group_id=group.name, generation_id_or_member_epoch=generation, member_id=member.id, topics=(topic,)
         ),
     )
-    return context.accepted(answer.topics[0].partitions[0].error_code, *STALE)
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,) if number else ()
+    return context.accepted(answer.topics[0].partitions[0].error_code, *STALE, *unknown)
 
 
 def fetch(context: SequenceContext, group: Group) -> None:
@@ -317,5 +329,5 @@ def send_leave(context: SequenceContext, group: Group, member: Member) -> list[i
 
 STEPS_OF_A_GROUP: Final = {
     "join": join, "rebalance": rebalance, "change": change, "heartbeat": heartbeat, "stale heartbeat": stale_heartbeat,
-    "commit": commit, "stale commit": stale_commit, "fetch": fetch, "leave": leave,
+    "commit": commit, "stale commit": stale_commit, "commit unknown": commit_unknown, "fetch": fetch, "leave": leave,
 }  # fmt: skip

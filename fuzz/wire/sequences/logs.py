@@ -9,10 +9,11 @@ from highwater.fuzz.wire.sequences.context import EARLIEST, SequenceAbandoned, S
 from highwater.reference.client.connection import Connection
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import DecodeError, ErrorCode
+from highwater.reference.wire.message_sets import build_message_set
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
-from highwater.reference.wire.records import batch_headers, build_batch, decode_records
+from highwater.reference.wire.records import Record, batch_headers, build_batch, decode_records
 
 STAMP: Final = time.time_ns() // 1_000_000
 """The time of the first record of a batch: a broker forgets producers whose last batch is old, and their sequences."""
@@ -20,6 +21,8 @@ FETCH_BYTES: Final = 1 << 20
 STEPS: Final = (3, 9)
 POLLS_MAX: Final = 200
 UNCOMMITTED, COMMITTED = 0, 1
+PRODUCE, NEWEST_WITH_MESSAGES = 0, 2
+"""Key of Produce, and its last version for message sets."""
 EPOCH_SINCE: Final = 9  # version of Fetch
 OUT_OF_SEQUENCE: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -86,6 +89,8 @@ def run(context: SequenceContext) -> None:
         producer = init_producer(context, connection)
     steps = [
         _produce_corrupt,
+        _produce_corrupt_message,
+        _produce_with_rest,
         _produce,
         _produce,
         _fetch,
@@ -127,12 +132,12 @@ def append(context: SequenceContext, connection: Connection, log: Log, producer:
 
 
 def produce_batch(
-    context: SequenceContext, connection: Connection, topic: str, batch: bytes, transactional_id: str | None = None
-) -> Any:
+    context: SequenceContext, connection: Connection, topic: str, batch: bytes, transactional_id: str | None = None, *,
+    version: int | None = None,
+) -> Any:  # fmt: skip
     data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(records=batch),))
-    answer = context.call(
-        connection, ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=1_000, topic_data=(data,))
-    )
+    request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=1_000, topic_data=(data,))
+    answer = context.call(connection, request, version)
     context.require(bool(answer.responses and answer.responses[0].partition_responses), "no answer for the partition")
     return answer.responses[0].partition_responses[0]
 
@@ -171,6 +176,37 @@ def _produce_corrupt(context: SequenceContext, connection: Connection, log: Log,
     corrupt[place : place + width] = wrong.to_bytes(width, "big")
     part = produce_batch(context, connection, log.topic, bytes(corrupt) if name == "crc" else with_crc(corrupt))
     context.require(part.error_code != 0, f"a batch with a wrong {name} is accepted")
+    _check_offsets(context, connection, log, producer)
+
+
+def _produce_with_rest(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """Send a batch and the beginning of another: refused, or stored without the rest (UnifiedLog.trimInvalidBytes)."""
+    values = random_values(context)
+    batch = Producer().batch(context, values)
+    rest = context.rng.choice((bytes(1), bytes(60), batch[:20], batch[:-1]))
+    try:
+        part = produce_batch(context, context.connect(), log.topic, batch + rest)
+    except SequenceAbandoned:  # Apache Kafka closes the connection
+        part = None
+    if part is not None and part.error_code == 0:
+        context.require(part.base_offset == log.end, f"base offset {part.base_offset} where the log ends at {log.end}")
+        log.append(part.base_offset, values)
+    append(context, connection, log, Producer())
+    check(context, connection, log, log.base)
+
+
+def _produce_corrupt_message(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """Send a message set of the old formats with a wrong CRC, which must be rejected and not appended."""
+    first, last = context.served[PRODUCE]
+    versions = range(first, min(last, NEWEST_WITH_MESSAGES) + 1)
+    if not versions:
+        return
+    version, values = context.rng.choice(versions), random_values(context)
+    records = [Record(n, timestamp, key, value, ()) for n, (timestamp, key, value, _) in enumerate(rows_of(values))]
+    corrupt = bytearray(build_message_set(records, magic=int(version == NEWEST_WITH_MESSAGES)))
+    corrupt[-1] ^= 1
+    part = produce_batch(context, connection, log.topic, bytes(corrupt), version=version)
+    context.require(part.error_code != 0, "a message with a wrong CRC is accepted")
     _check_offsets(context, connection, log, producer)
 
 

@@ -5,6 +5,7 @@ Only for requests that change nothing. The original request is sent before and a
 response has changed meanwhile, a difference proves nothing.
 """
 
+import struct
 import time
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -27,6 +28,10 @@ CLIENT_IDS: Final = (("no", None), ("an empty", ""))
 DESCRIBE_CREDENTIALS: Final = 50
 NO_USERS, NULL_USERS = b"\x01\x00", b"\x00\x00"
 """Both request all users (DescribeUserScramCredentialsRequest.json)."""
+API_VERSIONS: Final = 18
+REFUSED_SIZES: Final = (-1, -(2**31), 2**31 - 1, 2**30)
+"""socket.request.max.bytes is 100 MiB by default (NetworkReceive, InvalidReceiveException)."""
+SIZE_SHARE: Final = 0.1
 CLOSED, SILENT = b"closed", b"silent"
 ANSWER_S: Final = 2.0
 PAUSE_S: Final = 0.01
@@ -61,8 +66,10 @@ class RequestSender:
 
 
 def run(context: SequenceContext) -> None:
-    """Send some requests, each with all its equivalents."""
+    """Send some requests, each with all its equivalents; and a size that no request may have."""
     sender = RequestSender(context)
+    if context.rng.random() < SIZE_SHARE:
+        _announce(context, context.rng.choice(REFUSED_SIZES))
     keys = sorted(READS & context.served.keys())
     for _ in context.steps(4, 4):
         api = APIS[context.rng.choice(keys)]
@@ -83,6 +90,14 @@ def run(context: SequenceContext) -> None:
                     f"{what}: {_description(other)} instead of {_description(first)}", Oracle.RELATION, api, version
                 )
         _next_version(sender, api, version, message, first)
+
+
+def _announce(context: SequenceContext, size: int) -> None:
+    """Announce a frame of that size: the broker must close the connection, not wait for so many bytes."""
+    answer = RequestSender(context).exchange(struct.pack(">i", size) + bytes(8))
+    if answer == SILENT:
+        what = f"waits for a frame of {size:,} bytes"
+        raise context.violation(what, Oracle.RELATION, APIS[API_VERSIONS], context.served[API_VERSIONS][0])
 
 
 def _equivalents(context: SequenceContext, api: Api, version: int, frame: bytes) -> list[tuple[str, list[bytes]]]:

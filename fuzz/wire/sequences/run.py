@@ -11,10 +11,12 @@ from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import advertised
 from highwater.fuzz.wire.oracles.responses import API_VERSIONS, Failure, Oracle
 from highwater.fuzz.wire.sequences import (
+    fetch_sessions,
     groups,
     logs,
     partitions,
     relations,
+    topics,
     transaction_states,
     transactions,
     txn_offsets,
@@ -31,6 +33,8 @@ SEQUENCES: Final[Mapping[str, tuple[Callable[[SequenceContext], None], tuple[int
     "place": (partitions.run, (0, 1, 2, 3, 19)),
     "group": (groups.run, OF_A_GROUP),
     "relation": (relations.run, (3, 18)),
+    "topic": (topics.run, (0, 1, 3, 19, 20)),
+    "session": (fetch_sessions.run, (0, 1, 2, 18, 19)),
     "transaction": (transactions.run, (0, 1, 2, 19, 22, 24, 26)),
     "offsets": (txn_offsets.run, (9, 10, 19, 22, 25, 26, 28)),
     "states": (transaction_states.run, (2, 10, 19, 22, 24, 26, 65)),
@@ -109,8 +113,8 @@ def replay_sequence(name: str, address: str, without: Collection[int] = ()) -> V
     """Run a sequence again; return its violation."""
     try:
         return run_sequence(name, address, version_ranges(advertised(address)), without).violation
-    except OSError as error:
-        failure = Failure(Oracle.ALIVE, f"the target refuses connections ({error.strerror or error})")
+    except (OSError, UsageError) as error:
+        failure = Failure(Oracle.ALIVE, f"the target refuses connections ({error})")
         return Violation(failure, APIS[API_VERSIONS], 0)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from highwater.fuzz.wire.oracles.responses import code_name
 from highwater.fuzz.wire.sequences.context import SequenceContext
 from highwater.fuzz.wire.sequences.logs import Producer
-from highwater.fuzz.wire.sequences.transactions import FENCED, TRANSACTION, add_partition, end_request
+from highwater.fuzz.wire.sequences.transactions import FENCED, TRANSACTION, add_partition, add_partitions, end_request
 from highwater.reference.client.connection import Connection
 from highwater.reference.transactions.states import IDLE, STEPS, TransactionState
 from highwater.reference.wire.errors import ErrorCode
@@ -21,6 +21,8 @@ from highwater.reference.wire.messages.transactions import DescribeTransactionsR
 S = TransactionState
 STEPS_OF_A_WALK: Final = (4, 12)
 POLLS_MAX: Final = 400
+UNKNOWN: Final = 99
+NOT_ADDED: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED)
 ENDS: Final = {True: (S.PREPARE_COMMIT, S.COMPLETE_COMMIT), False: (S.PREPARE_ABORT, S.COMPLETE_ABORT)}
 """By whether EndTxn commits: the state that it leads to, and the final state."""
 
@@ -59,6 +61,12 @@ class TransactionalProducer:
         self._allowed(S.ONGOING)
         self.context.accepted(add_partition(self.context, self.connection, self.topic, self.producer))
         self.state = S.ONGOING
+
+    def add_unknown(self) -> None:
+        """A partition that does not exist is refused, and the one beside it is not added."""
+        codes = add_partitions(self.context, self.connection, self.topic, self.producer, (0, UNKNOWN))
+        done = [self.context.accepted(code, *NOT_ADDED) for code in codes]
+        self.context.require(not any(done), f"partition {UNKNOWN} of {self.topic} or the one beside it is added")
 
     def commit(self) -> None:
         self._end(committed=True)
@@ -131,6 +139,7 @@ def run(context: SequenceContext) -> None:
 ACTIONS: Final = (
     TransactionalProducer.initialise,
     *(TransactionalProducer.add,) * 2,
+    TransactionalProducer.add_unknown,
     *(TransactionalProducer.commit,) * 2,
     TransactionalProducer.abort,
     TransactionalProducer.act_as_fenced,

@@ -82,16 +82,23 @@ def _transact(context: SequenceContext, connection: Connection, log: Log, produc
 
 
 def add_partition(context: SequenceContext, connection: Connection, topic: str, producer: Producer) -> int:
-    """Send AddPartitionsToTxn; return the error code."""
-    answer = context.call(
-        connection,
-        AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=producer.transactional_id or "",
-            v3_and_below_producer_id=producer.producer_id, v3_and_below_producer_epoch=producer.epoch,
-            v3_and_below_topics=(AddPartitionsToTxnTopic(name=topic, partitions=(0,)),),
-        ),
+    """Send AddPartitionsToTxn for partition 0; return the error code."""
+    return add_partitions(context, connection, topic, producer, (0,))[0]
+
+
+def add_partitions(
+    context: SequenceContext, connection: Connection, topic: str, producer: Producer, numbers: tuple[int, ...]
+) -> list[int]:
+    """Send AddPartitionsToTxn; return the error code of each partition."""
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=producer.transactional_id or "",
+        v3_and_below_producer_id=producer.producer_id, v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=(AddPartitionsToTxnTopic(name=topic, partitions=numbers),),
     )  # fmt: skip
-    return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+    (found,) = context.call(connection, request).results_by_topic_v3_and_below
+    codes = {part.partition_index: part.partition_error_code for part in found.results_by_partition}
+    context.require(codes.keys() == set(numbers), f"results for the partitions {sorted(codes)} of {numbers}")
+    return [codes[number] for number in numbers]
 
 
 def end_request(producer: Producer, *, committed: bool) -> EndTxnRequest:

@@ -75,8 +75,8 @@ def compiled_tree() -> Path:
     _forget_old(path.parent)
     with tempfile.TemporaryDirectory(dir=path.parent) as name:
         tree, scratch = Path(name) / "tree", Path(name) / "scratch"
-        _copy_sources(tree)
-        _copy_sources(scratch)
+        copy_sources(tree)
+        copy_sources(scratch)
         extensions = _generate(scratch, modules)
         _compile(scratch, compiler, extensions)
         for extension in extensions:
@@ -120,7 +120,8 @@ def _digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def _copy_sources(target: Path) -> None:
+def copy_sources(target: Path) -> None:
+    """Write a complete copy of the package into a folder, for PYTHONPATH."""
     for name, path in _source_files():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target / name)

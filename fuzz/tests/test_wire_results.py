@@ -1,0 +1,96 @@
+"""Oracles on what a response has for each item of its request, and on error codes that a version does not have."""
+
+import pytest
+
+from highwater.fuzz.wire.oracles.allowed_errors import ADDED, ALLOWED, is_allowed
+from highwater.fuzz.wire.oracles.responses import Oracle, judge
+from highwater.fuzz.wire.oracles.results import RESULTS, missing_results
+from highwater.fuzz.wire.oracles.states import is_refusal
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.framing import encode_request, encode_response
+from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from highwater.reference.wire.messages.security import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from highwater.reference.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from highwater.reference.wire.registry import APIS
+
+CREATE_TOPICS, CREATE_ACLS, LIST_OFFSETS, PRODUCE = 19, 30, 2, 0
+
+
+def test_a_response_has_a_result_for_each_topic_in_any_order() -> None:
+    asked = CreateTopicsRequest(topics=tuple(CreatableTopic(name=name) for name in ("a", "b", "a")))
+    answered = CreateTopicsResponse(topics=tuple(CreatableTopicResult(name=name) for name in ("b", "a")))
+    assert missing_results(CREATE_TOPICS, 5, asked, answered) == ""
+    lacking = CreateTopicsResponse(topics=answered.topics[:1])
+    assert missing_results(CREATE_TOPICS, 5, asked, lacking) == "results for nothing added, for a missing"
+    other = CreateTopicsResponse(topics=(*answered.topics, CreatableTopicResult(name="c")))
+    assert missing_results(CREATE_TOPICS, 5, asked, other) == "results for c added, for nothing missing"
+
+
+def test_results_without_a_name_are_counted() -> None:
+    asked = CreateAclsRequest(creations=(AclCreation(), AclCreation()))
+    assert missing_results(CREATE_ACLS, 3, asked, CreateAclsResponse(results=(AclCreationResult(),) * 2)) == ""
+    found = missing_results(CREATE_ACLS, 3, asked, CreateAclsResponse(results=(AclCreationResult(),)))
+    assert found == "1 results for 2 items"
+
+
+def test_a_lacking_partition_is_a_failure_of_the_response() -> None:
+    parts = tuple(ListOffsetsPartition(partition_index=number) for number in (0, 1))
+    asked = ListOffsetsRequest(topics=(ListOffsetsTopic(name="t", partitions=parts),))
+    frame = encode_request(asked, 5, 7, "c")
+    both = tuple(ListOffsetsPartitionResponse(partition_index=number) for number in (0, 1))
+
+    def answer(partitions: tuple[ListOffsetsPartitionResponse, ...]) -> bytes:
+        response = ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="t", partitions=partitions),))
+        return encode_response(response, 5, 7)[4:]
+
+    assert judge(frame, answer(both))[0] is None
+    failure, _ = judge(frame, answer(both[:1]))
+    assert failure is not None
+    assert (failure.oracle, failure.message) == (
+        Oracle.INVARIANT, "ListOffsets v5: results for nothing added, for t-1 missing",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("key", RESULTS)
+def test_the_fields_of_the_table_exist(key: int) -> None:
+    api = APIS[key]
+    assert missing_results(key, 0, api.request(), api.response()) == ""
+
+
+def test_an_error_code_of_a_later_version_is_not_allowed_before() -> None:
+    assert is_allowed(PRODUCE, 11, ErrorCode.TRANSACTION_ABORTABLE)
+    assert not is_allowed(PRODUCE, 10, ErrorCode.TRANSACTION_ABORTABLE)
+    assert is_allowed(PRODUCE, 3, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+def test_added_codes_are_allowed_in_the_newest_version_of_their_apis() -> None:
+    """A version beyond the newest one would forbid a code for ever."""
+    for code, versions in ADDED.items():
+        for key, version in versions.items():
+            assert code in ALLOWED[key], (code, key)
+            assert version <= APIS[key].max_version, (code, key)
+
+
+def test_a_request_that_only_reads_must_leave_the_state_whatever_the_answer() -> None:
+    frame = encode_request(OffsetFetchRequest(group_id="g"), 3, 1, "c")
+    assert is_refusal(frame, ())
+    assert is_refusal(frame, (0,))
+    assert not is_refusal(encode_request(CreateTopicsRequest(), 5, 1, "c"), (0,))

@@ -1,0 +1,107 @@
+"""Each item of a request has its result: the response names the same topics, partitions, resources or groups.
+
+A request may name an item twice, and a response may order its results in any way, so sets are compared; where a result
+has no name, the numbers are.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+Names = Iterable[Any]
+
+
+def _each(field: str, *names: str) -> Callable[[Any], Names]:
+    """Return a function that yields these fields of each element of an array."""
+    return lambda message: [tuple(getattr(item, name) for name in names) for item in getattr(message, field) or ()]
+
+
+def _places(topics: str, name: str, parts: str, number: str) -> Callable[[Any], Names]:
+    """Return a function that yields topic and partition of each element of an array in an array."""
+
+    def places(message: Any) -> Names:
+        for topic in getattr(message, topics) or ():
+            for part in getattr(topic, parts) or ():
+                yield getattr(topic, name), part if isinstance(part, int) else getattr(part, number)
+
+    return places
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """How to read the items of a request and of its response, up to the version that names topics by id."""
+
+    asked: Callable[[Any], Names]
+    answered: Callable[[Any], Names]
+    until: int = 99
+    by_number: bool = False
+
+
+RESULTS: Final[Mapping[int, Results]] = {
+    0: Results(
+        _places("topic_data", "name", "partition_data", "index"),
+        _places("responses", "name", "partition_responses", "index"), 12,
+    ),
+    2: Results(
+        _places("topics", "name", "partitions", "partition_index"),
+        _places("topics", "name", "partitions", "partition_index"),
+    ),
+    8: Results(
+        _places("topics", "name", "partitions", "partition_index"),
+        _places("topics", "name", "partitions", "partition_index"), 9,
+    ),
+    15: Results(lambda message: message.groups, _each("groups", "group_id")),
+    19: Results(_each("topics", "name"), _each("topics", "name")),
+    20: Results(lambda message: message.topic_names, _each("responses", "name"), 5),
+    21: Results(
+        _places("topics", "name", "partitions", "partition_index"),
+        _places("topics", "name", "partitions", "partition_index"),
+    ),
+    23: Results(
+        _places("topics", "topic", "partitions", "partition"), _places("topics", "topic", "partitions", "partition")
+    ),
+    24: Results(
+        _places("v3_and_below_topics", "name", "partitions", ""),
+        _places("results_by_topic_v3_and_below", "name", "results_by_partition", "partition_index"), 3,
+    ),
+    28: Results(
+        _places("topics", "name", "partitions", "partition_index"),
+        _places("topics", "name", "partitions", "partition_index"),
+    ),
+    30: Results(lambda message: message.creations, lambda message: message.results, by_number=True),
+    31: Results(lambda message: message.filters, lambda message: message.filter_results, by_number=True),
+    32: Results(
+        _each("resources", "resource_type", "resource_name"), _each("results", "resource_type", "resource_name")
+    ),
+    33: Results(
+        _each("resources", "resource_type", "resource_name"), _each("responses", "resource_type", "resource_name")
+    ),
+    37: Results(_each("topics", "name"), _each("results", "name")),
+    42: Results(lambda message: message.groups_names, _each("results", "group_id")),
+    44: Results(
+        _each("resources", "resource_type", "resource_name"), _each("responses", "resource_type", "resource_name")
+    ),
+    65: Results(lambda message: message.transactional_ids, _each("transaction_states", "transactional_id")),
+}  # fmt: skip
+"""By API key."""
+
+
+def missing_results(key: int, version: int, request: Any, response: Any) -> str:
+    """Return what the response lacks or adds; empty if it has a result for each item, or an error for the whole."""
+    results = RESULTS[key]
+    failed_as_a_whole = bool(getattr(response, "error_code", None))
+    if version > results.until or failed_as_a_whole:
+        return ""
+    asked, answered = list(results.asked(request) or ()), list(results.answered(response))
+    if results.by_number:
+        return "" if len(asked) == len(answered) else f"{len(answered)} results for {len(asked)} items"
+    asked_names, names = Counter(map(_name, asked)), Counter(map(_name, answered))
+    lacking, added = sorted(asked_names.keys() - names.keys()), sorted(names.keys() - asked_names.keys())
+    if lacking or added:
+        return f"results for {', '.join(added) or 'nothing'} added, for {', '.join(lacking) or 'nothing'} missing"[:200]
+    return ""
+
+
+def _name(item: Any) -> str:
+    return "-".join(map(str, item)) if isinstance(item, tuple) else str(item)
