@@ -45,6 +45,9 @@ class FetchingMachine(RuleBasedStateMachine):
             assert self.reported[partition] == (data.error_code, data.high_watermark)
             assert bool(data.records) == bool(partition in incremental and incremental[partition].records)
         assert set(self.reported) == set(self.offsets)
+        assert bool(reply.session_id) == bool(self.offsets)
+        if not self.offsets:  # a session without partitions ends
+            self.session, self.epoch = self.cluster.fetch({}, epoch=0).session_id, 1
 
     @invariant()
     def every_record_is_fetched(self) -> None:

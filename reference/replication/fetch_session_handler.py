@@ -74,6 +74,8 @@ class FetchSessionHandler(Generic[Owner]):
             return False
         if self.is_full:
             self.session_id = session_id
+        elif session_id == NO_SESSION:  # the leader has ended the session, which had no partition left
+            self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
         if self.session_id != NO_SESSION:
             self.epoch = INITIAL_EPOCH + 1 if self.epoch == MAX_EPOCH else self.epoch + 1
         return True

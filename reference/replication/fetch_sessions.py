@@ -249,6 +249,9 @@ class FetchSessions:
         session.used_ms = self._context.now.monotonic_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         session.update(body)
+        if not session.partitions:  # a session without partitions ends (FetchManager.newContext)
+            self._close(session.session_id)
+            return FetchContext(body)
         return FetchContext(body, session, incremental=True)
 
     def _close(self, session_id: int) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from highwater.reference.replication.fetch_session_handler import FetchSessionHandler
 from highwater.reference.replication.fetch_sessions import MAX_EPOCH, Session
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.wire.errors import ErrorCode
@@ -69,6 +70,25 @@ def test_a_session_returns_every_partition_once_and_then_only_changes() -> None:
 
 def test_a_new_session_ignores_forgotten_topics() -> None:
     assert set(parts_of(Cluster().fetch({0: 0, 1: 0}, epoch=0, forget=(0,)))) == {0, 1}
+
+
+def test_a_session_without_partitions_ends() -> None:
+    """As in Apache Kafka (FetchManager.newContext): the response has the session id 0, and the id is unknown then."""
+    cluster = Cluster()
+    session = cluster.fetch({0: 0, 1: 0}, epoch=0).session_id
+    assert cluster.fetch({}, session=session, epoch=1, forget=(0,)).session_id == session
+    ended = cluster.fetch({}, session=session, epoch=2, forget=(1,))
+    assert (ended.error_code, ended.session_id, ended.responses) == (ErrorCode.NONE, 0, ())
+    after = cluster.fetch({0: 0}, session=session, epoch=3)
+    assert after.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_fetcher_whose_session_has_ended_begins_another() -> None:
+    handler: FetchSessionHandler[int] = FetchSessionHandler({})
+    assert handler.handle_response(ErrorCode.NONE, 7)
+    assert (handler.session_id, handler.is_full) == (7, False)
+    assert handler.handle_response(ErrorCode.NONE, 0)
+    assert (handler.session_id, handler.is_full) == (0, True)
 
 
 def test_a_partition_forgotten_while_a_fetch_waits_is_not_returned() -> None:

@@ -121,6 +121,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of the fuzzer.")] = 1,
 ) -> None:
     """Fuzz each wrong broker and print the score; exit code 1 if one is missed."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     kinds, control, found, missed = {d.name: d for d in defects()}, Reported([], []), 0, list[str]()
     started = time.monotonic()
     for name, reported in runs(names or (), seconds, seed):
