@@ -10,18 +10,21 @@ from typing import Final
 
 from highwater.fuzz.wire.oracles.responses import code_name
 from highwater.fuzz.wire.sequences.context import SequenceContext
-from highwater.fuzz.wire.sequences.logs import Producer
+from highwater.fuzz.wire.sequences.logs import Producer, produce_batch
 from highwater.fuzz.wire.sequences.transactions import FENCED, TRANSACTION, add_partition, add_partitions, end_request
 from highwater.reference.client.connection import Connection
 from highwater.reference.transactions.states import IDLE, STEPS, TransactionState
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
+from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.transactions import DescribeTransactionsRequest, InitProducerIdRequest
 
 S = TransactionState
 STEPS_OF_A_WALK: Final = (4, 12)
 POLLS_MAX: Final = 400
 UNKNOWN: Final = 99
+LAST_WITHOUT_ADDING: Final = 11
+"""Version of Produce, the first that knows TRANSACTION_ABORTABLE; a later one adds the partition to the transaction."""
 NOT_ADDED: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED)
 ENDS: Final = {True: (S.PREPARE_COMMIT, S.COMPLETE_COMMIT), False: (S.PREPARE_ABORT, S.COMPLETE_ABORT)}
 """By whether EndTxn commits: the state that it leads to, and the final state."""
@@ -67,6 +70,17 @@ class TransactionalProducer:
         codes = add_partitions(self.context, self.connection, self.topic, self.producer, (0, UNKNOWN))
         done = [self.context.accepted(code, *NOT_ADDED) for code in codes]
         self.context.require(not any(done), f"partition {UNKNOWN} of {self.topic} or the one beside it is added")
+
+    def produce_without_adding(self) -> None:
+        """Produce to a partition outside of the transaction: refused since KIP-890, with an error of that version."""
+        self.initialise()
+        version = self.context.version(ProduceRequest, at_most=LAST_WITHOUT_ADDING)
+        batch = self.producer.batch(self.context, [b"outside"])
+        part = produce_batch(
+            self.context, self.connection, self.topic, batch, self.producer.transactional_id, version=version
+        )
+        abortable = (ErrorCode.TRANSACTION_ABORTABLE,) if version == LAST_WITHOUT_ADDING else ()
+        self.context.accepted(part.error_code, ErrorCode.INVALID_TXN_STATE, *abortable)
 
     def commit(self) -> None:
         self._end(committed=True)
@@ -134,6 +148,8 @@ def run(context: SequenceContext) -> None:
         transaction.await_description()
     if transaction.state is S.ONGOING:
         transaction.abort()
+        transaction.await_description()
+    transaction.produce_without_adding()
 
 
 ACTIONS: Final = (
