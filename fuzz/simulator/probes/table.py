@@ -56,6 +56,11 @@ from highwater.fuzz.simulator.probes.fields import (  # noqa: F401
     waiting,
 )
 from highwater.fuzz.simulator.probes.fields import offsets as offsets_of_fields  # noqa: F401
+from highwater.fuzz.simulator.probes.rules import (  # noqa: F401
+    controllers,
+    replicas,
+    starts,
+)
 from highwater.reference.drivers.simulation.chance import Chance
 
 NEEDS: Final = {
@@ -63,7 +68,7 @@ NEEDS: Final = {
 }  # fmt: skip
 """What the probes of a kind of run need; those of the other kinds need nothing."""
 PROBERS: Final = {
-    PROBES_CALM: 20, PROBES_FIELDS: 22, PROBES_FAULTS: 4, PROBES_RESTARTS: 20, PROBES_OUTAGE: 20, PROBES_ALONE: 1,
+    PROBES_CALM: 20, PROBES_FIELDS: 22, PROBES_FAULTS: 4, PROBES_RESTARTS: 21, PROBES_OUTAGE: 20, PROBES_ALONE: 1,
 }  # fmt: skip
 TOGETHER: Final = frozenset({PROBES_RESTARTS, PROBES_OUTAGE})
 """Kinds of runs whose probes wait for the same phases: each prober has one probe."""
