@@ -64,6 +64,8 @@ QUICK_FOR_PROBES: Final[dict[str, Any]] = {
     "transaction_remove_expired_transaction_cleanup_interval_ms": 400,
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 150,
 }
+SLOW_FOR_PROBES: Final[dict[str, Any]] = {"group_initial_rebalance_delay_ms": 250}
+"""Waits that only probes have which run alone: with the others every group would take longer."""
 
 ASSIGNORS: Final = ("range", "cooperative-sticky", "sticky", "cooperative-sticky+range")
 
@@ -122,7 +124,12 @@ def _with_probes(chance: Chance, base: Settings, load: Load) -> Settings:
         racks=("a", "b", "a"),
         reorder=chance.draw("reorder", 0, 2) > 0,
         focus=base.focus if base.focus != Focus() else Focus(kinds=KINDS_WITHOUT_LOSS),
-        broker_settings={"isr_update": isr_update, **QUICK_FOR_PROBES, **base.broker_settings},
+        broker_settings={
+            "isr_update": isr_update,
+            **QUICK_FOR_PROBES,
+            **(SLOW_FOR_PROBES if load.probes == PROBES_ALONE else {}),
+            **base.broker_settings,
+        },
     )
 
 

@@ -57,7 +57,11 @@ from highwater.fuzz.simulator.probes.fields import (  # noqa: F401
 )
 from highwater.fuzz.simulator.probes.fields import offsets as offsets_of_fields  # noqa: F401
 from highwater.fuzz.simulator.probes.rules import (  # noqa: F401
+    commits,
     controllers,
+    first_batches,
+    memberships,
+    policies,
     replicas,
     starts,
 )

@@ -141,13 +141,15 @@ async def _deletions(session: Session, ids: dict[str, bytes], unknown: str) -> N
 @fields("ADM-14", "ADM-17", "ADM-18", "ADM-44")
 async def more_partitions_of_several_topics(session: Session) -> None:
     """Of the topics of one CreatePartitions each is extended or refused, and checked the same if nothing may change."""
-    names = ("grow", "few", "given", "many", "short", "dead", "twice")
+    names = ("grow", "few", "given", "many", "short", "dead", "twice", "wide", "narrow", "mixed")
     topics = {name: await session.create_topic(name, 2, 2) for name in names}
     asked: dict[str, tuple[int, Any, E]] = {
         "grow": (4, None, E.NONE), "few": (1, None, E.INVALID_PARTITIONS), "given": (3, [[3, 1]], E.NONE),
         "many": (3, [[1, 2], [2, 3]], E.INVALID_REPLICA_ASSIGNMENT),
         "short": (4, [[1, 2]], E.INVALID_REPLICA_ASSIGNMENT),
         "dead": (3, [[1, 9]], E.INVALID_REPLICA_ASSIGNMENT), "twice": (3, [[2, 2]], E.INVALID_REPLICA_ASSIGNMENT),
+        "wide": (3, [[1, 2, 3]], E.INVALID_REPLICA_ASSIGNMENT), "narrow": (3, [[3]], E.INVALID_REPLICA_ASSIGNMENT),
+        "mixed": (4, [[1, 2], [3, 1, 2]], E.INVALID_REPLICA_ASSIGNMENT),
     }  # fmt: skip
     for validate_only in (True, False):
         order = shuffled(session, names)
