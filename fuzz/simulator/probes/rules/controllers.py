@@ -98,8 +98,7 @@ async def deletions_that_wait(session: Session) -> None:
     answer = await session.ask(controller, body)
     errors = {each.error_code for each in answer.responses}
     session.equal(errors, {E.REQUEST_TIMED_OUT}, "the errors of DeleteTopics while a broker is cut off")
-    if session.draw(4):
-        await session.fault("depose", "controller")
+    await session.fault("depose", "controller")
     await session.sleep(until_ms - session.now_ms)
     for topic in topics:
         await session.until(partial(exists, session, topic), False, f"whether {topic} exists", 4_000)
