@@ -21,6 +21,7 @@ from highwater.reference.wire.messages.groups import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     LeaveGroupRequest,
+    ListGroupsRequest,
     MemberIdentity,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -36,6 +37,8 @@ STALE: Final = (
     ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.FENCED_INSTANCE_ID,
 )  # fmt: skip
+LIST_GROUPS: Final = 16
+READ_FIRST_SHARE: Final = 0.3
 ONE_BY_ONE_UNTIL: Final = 2  # version of LeaveGroup
 STABLE_SINCE, BATCHED_SINCE = 7, 8  # versions of OffsetFetch
 
@@ -74,7 +77,19 @@ def begin(context: SequenceContext) -> Group:
     context.call(connection, FindCoordinatorRequest(key=name))
     if context.supports(2, 19):
         context.topic(connection, TOPICS[0])
-    return Group(name)
+    group = Group(name)
+    if context.supports(LIST_GROUPS, 19) and context.rng.random() < READ_FIRST_SHARE:
+        _read_unknown(context, group, connection)
+    return group
+
+
+def _read_unknown(context: SequenceContext, group: Group, connection: Connection) -> None:
+    """Fetch offsets of a group that does not exist: there are none, and there still is no such group."""
+    check_committed(context, group, connection)
+    answer = context.call(connection, ListGroupsRequest())
+    context.accepted(answer.error_code)
+    listed = {found.group_id for found in answer.groups}
+    context.require(group.name not in listed, f"{group.name} exists because its offsets were asked for")
 
 
 def step(context: SequenceContext, group: Group, name: str) -> None:
