@@ -94,7 +94,7 @@ def fuzz(tree: Path, folder: Path, seconds: int, seed: int) -> Reported:
     )
     (folder / "fuzz.json").write_text(done.stdout)
     (folder / "stderr.txt").write_text(done.stderr)
-    if done.returncode not in {ExitCode.HELD, ExitCode.VIOLATED}:
+    if done.returncode not in {ExitCode.HELD, ExitCode.VIOLATED} or not done.stdout:
         raise UsageError(f"exit code {done.returncode}", where=str(folder), hint="see stderr.txt")
     summary = msgspec.json.decode(done.stdout)
     found = [f"{finding['id']}: {finding['message']}" for finding in summary["findings"]]
@@ -106,13 +106,16 @@ def runs(names: Collection[str], seconds: int, seed: int) -> Iterator[tuple[str,
     chosen = [defect for defect in defects() if not names or defect.name in names]
     if unknown := set(names) - {defect.name for defect in chosen}:
         raise UsageError(f"no such defects: {', '.join(sorted(unknown))}", where=str(TABLE))
-    for defect in (None, *chosen):
-        name = defect.name if defect is not None else CONTROL
-        with tempfile.TemporaryDirectory() as tree:
-            copy_sources(Path(tree))
+    with tempfile.TemporaryDirectory() as scratch:
+        unchanged, tree = Path(scratch) / "unchanged", Path(scratch) / "tree"
+        copy_sources(unchanged)  # once, so that all brokers differ from the same version
+        for defect in (None, *chosen):
+            name = defect.name if defect is not None else CONTROL
+            shutil.rmtree(tree, ignore_errors=True)
+            shutil.copytree(unchanged, tree)
             if defect is not None:
-                plant(Path(tree), defect)
-            yield name, fuzz(Path(tree), FOLDER.resolve() / name, seconds, seed)
+                plant(tree, defect)
+            yield name, fuzz(tree, FOLDER.resolve() / name, seconds, seed)
 
 
 def main(
