@@ -1,14 +1,19 @@
 """Oracles on what a response has for each item of its request, and on error codes that a version does not have."""
 
+from typing import Any, cast
+
 import pytest
 
+from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.allowed_errors import ADDED, ALLOWED, is_allowed
 from highwater.fuzz.wire.oracles.responses import Oracle, judge
 from highwater.fuzz.wire.oracles.results import RESULTS, missing_results
 from highwater.fuzz.wire.oracles.states import is_refusal
+from highwater.fuzz.wire.replay import Replay
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import encode_request, encode_response
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from highwater.reference.wire.messages.offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -17,6 +22,7 @@ from highwater.reference.wire.messages.offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.security import (
     AclCreation,
     AclCreationResult,
@@ -94,3 +100,26 @@ def test_a_request_that_only_reads_must_leave_the_state_whatever_the_answer() ->
     assert is_refusal(frame, ())
     assert is_refusal(frame, (0,))
     assert not is_refusal(encode_request(CreateTopicsRequest(), 5, 1, "c"), (0,))
+
+
+class OneAnswer:
+    """A connection on which the response to ApiVersions is there at once."""
+
+    def send_bytes(self, data: bytes) -> None: ...
+
+    def receive_frame(self, timeout_s: float) -> bytes:
+        return encode_response(ApiVersionsResponse(), 0, 2)[4:]
+
+
+def test_a_replay_takes_the_next_response_for_that_of_acks_0() -> None:
+    """No response is due to acks=0, so what comes belongs to the next frame of the case."""
+    produce, versions = (
+        encode_request(ProduceRequest(acks=0), 3, 1, "c"),
+        encode_request(ApiVersionsRequest(), 0, 2, "c"),
+    )
+    replay, connection = Replay(cast("Any", None)), cast("Any", OneAnswer())
+    failure, _ = replay._step(connection, Case(PRODUCE, 3, (produce, versions)))
+    assert failure is None
+    failure, _ = replay._step(connection, Case(PRODUCE, 3, (versions, produce)))
+    assert failure is not None
+    assert failure.oracle is Oracle.CORRELATION

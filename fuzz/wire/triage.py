@@ -136,6 +136,10 @@ class Triage:
         except RunEndedError:
             return self._write(failure, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
         self._ensure_alive()
+        if failure.oracle is Oracle.STATE and not reproduced:  # a timer has changed it: members expire
+            self.unconfirmed += 1
+            self.signatures.discard(signature)
+            return None
         if culprits and not reproduced and self._is_alike(failure, None, log):
             return None
         return self._write(failure, culprits or suspects, last, number, log=log, reproduced=reproduced)
