@@ -206,6 +206,9 @@ class SessionModel:
         if self.epoch == 0:
             self._session.expect(answer.session_id > 0, "a full Fetch opens no session")
             self.id = answer.session_id
+        elif not self.offsets:
+            await self._end(answer)
+            return
         self._session.equal(answer.session_id, self.id, "the session id")
         expected: dict[int, tuple[int, bool]] = {}
         for n, offset in self.offsets.items():
@@ -222,6 +225,16 @@ class SessionModel:
         # After an error the partition is returned once more, even if nothing else has changed.
         self._known |= {n: -1 if error else self.ends[n] for n, (error, _) in expected.items()}
         self.epoch += 1
+
+    async def _end(self, answer: Any) -> None:
+        """A session without partitions ends (FetchManager.newContext); the next request is full."""
+        found = answer.session_id, len(answer.responses)
+        self._session.equal(found, (0, 0), "session id and topics of the answer that ends a session")
+        self.epoch += 1
+        gone = (await self.send()).error_code
+        self._session.error(gone, E.FETCH_SESSION_ID_NOT_FOUND, "a Fetch in a session that had no partitions")
+        self.id, self.epoch = 0, 0
+        self._known.clear()
 
 
 @probe("FET-9", "FET-21", "FET-22", "FET-23", "FET-24", "FET-25")
