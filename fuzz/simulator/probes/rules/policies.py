@@ -9,7 +9,7 @@ from highwater.fuzz.simulator.probes.records import HOUR_MS
 from highwater.fuzz.simulator.probes.trimming import is_compacted, set_topic
 from highwater.reference.wire.records import NewRecord, Record
 
-SOON_MS: Final = 3_000
+SOON_MS: Final = 10_000
 WIDE: Final = b"x" * 150
 """So large that a segment of 300 bytes has one or two batches."""
 
