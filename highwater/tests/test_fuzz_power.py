@@ -42,6 +42,6 @@ def test_an_unknown_defect_is_an_error() -> None:
 @pytest.mark.long
 def test_a_wrong_broker_is_found_and_the_correct_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (control, clean), (name, reported) = runs(["countdown-of-nothing"], SECONDS, 1)
+    (control, clean), (name, reported) = runs(["one-result-for-all-acls"], SECONDS, 1)
     assert (control, clean.findings) == (CONTROL, [])
     assert reported.besides(clean), name
