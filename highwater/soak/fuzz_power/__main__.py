@@ -48,9 +48,9 @@ class Reported(msgspec.Struct):
     left: list[str]
 
     def besides(self, control: "Reported") -> list[str]:
-        """Return what this run reported and the control did not, by oracle and API."""
+        """Return the findings of this run that the control lacks, by oracle and API; what was left finds nothing."""
         known = {_kind(finding) for finding in control.findings}
-        return [finding for finding in self.findings if _kind(finding) not in known] + self.left
+        return [finding for finding in self.findings if _kind(finding) not in known]
 
 
 def _kind(finding: str) -> str:
