@@ -45,7 +45,7 @@ class Exchange:
     def topics(self) -> frozenset[str]:
         """Return the topics that the request names."""
         listed = getattr(self.body, "topic_names", ())
-        return frozenset(map(topic_of, structs_in(self.body))) | frozenset(listed) - {""}
+        return (frozenset(map(topic_of, structs_in(self.body))) | frozenset(listed)) - {""}
 
     @cached_property
     def groups(self) -> frozenset[str]:
