@@ -172,7 +172,7 @@ def _run(settings: Settings, minutes: float, jobs: int, path: Path) -> None:
             found = sweep_parallel(seeds, settings, jobs=jobs, audit=audit_run, on_result=lambda result: step())
         entry.add(found, settings)
         write(entries, path)
-        if found.findings or time.monotonic() >= end:
+        if time.monotonic() >= end:
             return
 
 

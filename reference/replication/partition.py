@@ -414,15 +414,18 @@ class Partition:
     def check_epoch(self, current_leader_epoch: int, *, from_follower: bool = False) -> ErrorCode:
         """Compare the requester's leader epoch with this replica's; -1 skips the check (KIP-320).
 
-        Only a leader passes, unless the requester may read from a follower (KIP-392).
+        Then only a leader passes, unless the requester may read from a follower (KIP-392). The epoch is compared first
+        (Apache Kafka's Partition.getLocalLog): a client that asks a former leader learns which of the two is outdated.
         """
-        if self.role is not Role.LEADER and not (self.role is Role.FOLLOWER and from_follower):
-            return ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if current_leader_epoch in {-1, self.leader_epoch}:
-            return ErrorCode.NONE
-        if current_leader_epoch > self.leader_epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.FENCED_LEADER_EPOCH if self._context.guards.fence_stale_fetch else ErrorCode.NONE
+        if self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.role is not Role.NONE and current_leader_epoch != -1:
+            if current_leader_epoch > self.leader_epoch:
+                return ErrorCode.UNKNOWN_LEADER_EPOCH
+            if current_leader_epoch < self.leader_epoch and self._context.guards.fence_stale_fetch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+        passes = self.role is Role.LEADER or (self.role is Role.FOLLOWER and from_follower)
+        return ErrorCode.NONE if passes else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def diverging(self, last_fetched_epoch: int, fetch_offset: int) -> Diverging | None:
         """Return where the requester's log diverges from this one, or None.

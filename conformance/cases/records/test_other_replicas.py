@@ -1,12 +1,14 @@
 """Replies that name another broker: the new leader (KIP-951), and the replica in the consumer's rack (KIP-392)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, only, produce_request, records_of
+from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.support.admin import create, new_topic
 from highwater.conformance.cases.support.consumer_members import topic_id
+from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.reassignments import reassign
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
@@ -21,6 +23,7 @@ from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from highwater.reference.wire.messages.metadata import DescribeClusterRequest, MetadataRequest
+from highwater.reference.wire.messages.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.topics import CreateTopicsRequest
 
@@ -47,6 +50,56 @@ def fetch_reply(
     )
     reply = broker.call(FetchRequest(max_wait_ms=0, topics=(named,), rack_id=rack), version)
     return reply, only(only(reply.responses).partitions)
+
+
+# -- the leader epoch at a follower ------------------------------------------------------------------
+
+
+def expect_newer_epoch_unknown(cluster: Cluster, asked: Callable[[Broker, Topic, int], int]) -> None:
+    """Check that a follower compares the epoch before it says that it does not lead; `asked` returns an error."""
+    cluster.need_brokers(2)
+    topic = cluster.create_topic(replicas=2)
+    found = cluster.describe(topic.name)
+    replicas = found.partitions[0].replica_nodes if found else ()
+    following = next((node for node in replicas if node != topic.leader_id), None)
+    if following is None:
+        raise Unsupported("a topic with two replicas has one")
+    follower = cluster.connect(cluster.target.addresses[following])
+
+    def is_unknown() -> bool:  # Metadata may be ahead of the follower
+        return asked(follower, topic, topic.leader_epoch + 100) == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    cluster.eventually("UNKNOWN_LEADER_EPOCH", is_unknown, WAIT_S)
+
+
+@clause("FET-8", "follower")
+@defect(Request(FetchRequest, "topics.partitions.current_leader_epoch", NONE))
+def test_a_follower_compares_the_leader_epoch_of_a_fetch(cluster: Cluster) -> None:
+    expect_newer_epoch_unknown(
+        cluster,
+        lambda broker, topic, epoch: (
+            broker.fetch(topic, 0, version=broker.version_of(FetchRequest, 9), leader_epoch=epoch).error_code
+        ),
+    )
+
+
+@clause("LST-5", "follower")
+@defect(Request(ListOffsetsRequest, "topics.partitions.current_leader_epoch", NONE))
+def test_a_follower_compares_the_leader_epoch_of_a_lookup(cluster: Cluster) -> None:
+    expect_newer_epoch_unknown(
+        cluster,
+        lambda broker, topic, epoch: (
+            broker.list_offset(
+                topic, LATEST, version=broker.version_of(ListOffsetsRequest, 4), leader_epoch=epoch
+            ).error_code
+        ),
+    )
+
+
+@clause("LST-6", "follower")
+@defect(Request(OffsetForLeaderEpochRequest, "topics.partitions.current_leader_epoch", NONE))
+def test_a_follower_compares_the_leader_epoch_of_an_epochs_end(cluster: Cluster) -> None:
+    expect_newer_epoch_unknown(cluster, lambda broker, topic, epoch: epoch_end(broker, topic, 0, epoch).error_code)
 
 
 # -- the new leader ---------------------------------------------------------------------------------
