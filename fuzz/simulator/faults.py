@@ -44,7 +44,7 @@ class Injector:
     """Starts and ends the faults of a schedule. `log` has a line for each fault that was started or skipped.
 
     `disturbed_until_ms` is when the last fault of the schedule ended or will end; faults that a client requests for
-    itself (`inject`) do not count.
+    itself (`inject`) do not count. `on_fault` receives the kind of each fault that begins, and `kind over` when it ends.
     """
 
     def __init__(self, cluster: SimulatedCluster, invariants: Invariants) -> None:
@@ -55,6 +55,7 @@ class Injector:
         self._lost_tail, self._rotten = invariants.unclean, invariants.unreadable
         self._failing_disk: set[int] = set()
         self._requested = 0
+        self.on_fault: Callable[[str], None] = lambda name: None
         self.disturbed_until_ms = NEVER
         self.log: list[str] = []
         self._begin: dict[str, Callable[[Fault, str], Undo | None]] = {
@@ -124,6 +125,9 @@ class Injector:
             undo = begin(fault, node)
             if undo is not None:
                 self._undo.setdefault(number, []).append(undo)
+        self.on_fault(fault.kind)
+        if number in self._undo:
+            self._undo[number].append(partial(self.on_fault, f"{fault.kind} over"))
         if fault.for_ms:
             self._world.schedule(fault.for_ms, partial(self._end, number))
         self._situations.add(fault.kind)

@@ -146,6 +146,8 @@ def _run_seed(
     history = ClientHistory(cluster, schedule, invariants.rotten) if audit and settings.brokers else None
     observers = history.observers(invariants.observers) if history else invariants.observers
     try:
+        if history:
+            injector.on_fault = history.nemesis
         cluster.start()
         clients.start(cluster, observers)
         start_ms = world.now_ms

@@ -7,8 +7,9 @@ from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.cluster import Load, Settings
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.invariants.violations import NOTHING, About
-from highwater.fuzz.simulator.search import run_seed
+from highwater.fuzz.simulator.search import Audited, run_seed
 from highwater.fuzz.tests.test_readers import BUGS, Bug
+from highwater.spec.formats.history import NEMESIS, Config, Event
 
 FOUND_AS = {
     "no_aborted_list": "truncated-after-read",
@@ -55,3 +56,23 @@ def test_a_member_that_was_killed_numbers_its_requests_from_the_start() -> None:
     kill = Fault(at_ms=2_452, for_ms=166, kind="kill", nodes=("member:1",))
     schedule = Schedule(seed=164, duration_ms=6_000, faults=(kill,))
     assert run_seed(164, Settings(swarm=True), schedule=schedule, audit=audit_run).violation is None
+
+
+def test_the_history_says_when_each_fault_began_and_ended() -> None:
+    """A cut was once not in the history: of a transaction that could not be ended, the audit said that it hangs."""
+    faults = (
+        Fault(at_ms=500, for_ms=1_000, kind="cut", nodes=("followers(t,0)",), options={"direction": "both"}),
+        Fault(at_ms=2_000, for_ms=0, kind="disconnect", nodes=("leader(t,0)",)),
+        Fault(at_ms=2_500, for_ms=60_000, kind="pause", nodes=("3",)),
+    )
+    seen: list[tuple[str, int]] = []
+
+    def audit(config: Config, events: list[Event]) -> Audited:
+        seen.extend((event.f, event.time_ns // 1_000_000) for event in events if event.process == NEMESIS)
+        return Audited(1)
+
+    run_seed(0, Settings(), schedule=Schedule(seed=0, duration_ms=4_000, faults=faults), audit=audit)
+    times = [at_ms - seen[0][1] for _, at_ms in seen]
+    names = ["cut", "cut over", "disconnect", "pause", "pause over", "faults over", "phase"]
+    assert [name for name, _ in seen] == names
+    assert times[:5] == [0, 1_000, 1_500, 2_000, 3_500]

@@ -97,7 +97,7 @@ def test_missing_mypyc_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         build._compiler()
 
 
-@pytest.mark.long
+@pytest.mark.soak  # to compile takes minutes
 @pytest.mark.timeout(1_800)
 def test_compiled_and_interpreted_runs_are_the_same(tmp_path: Path) -> None:
     if reason := why_unsupported():
