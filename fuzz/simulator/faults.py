@@ -44,7 +44,7 @@ class Injector:
     """Starts and ends the faults of a schedule. `log` has a line for each fault that was started or skipped.
 
     `disturbed_until_ms` is when the last fault of the schedule ended or will end; faults that a client requests for
-    itself (`inject`) do not count. `on_fault` receives the kind of each fault that begins, and `kind over` when it ends.
+    itself (`inject`) do not count. `on_fault` receives the kind of a fault when it begins, and `kind over` at its end.
     """
 
     def __init__(self, cluster: SimulatedCluster, invariants: Invariants) -> None:

@@ -1,16 +1,11 @@
 """The probes of fields find brokers that are wrong in one field, list, limit or version."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from highwater.fuzz.simulator.cluster import Load, Settings
-from highwater.fuzz.simulator.invariants.violations import Violation
-from highwater.fuzz.simulator.probes import table
-from highwater.fuzz.simulator.probes.client.node import PROBES, Needs
-from highwater.fuzz.simulator.search import run_seed
+from highwater.fuzz.tests.wrong_brokers import Plant, expect_found, parameters
 from highwater.reference.admin import alter_configs
 from highwater.reference.admin.log_dirs import LogDirs
 from highwater.reference.controller import handlers
@@ -26,7 +21,6 @@ from highwater.reference.topics import Topics
 from highwater.reference.transactions import partitions
 from highwater.reference.wire.errors import ErrorCode
 
-Patch = Callable[[pytest.MonkeyPatch], None]
 HUGE = 1 << 40
 
 
@@ -176,7 +170,7 @@ def errors_of_the_last_transaction(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(partitions, "_results", wrong)
 
 
-WRONG: dict[str, Patch] = {
+WRONG: dict[str, Plant] = {
     "sizes of replicas": followers_without_size,
     "lists of groups": groups_without_type,
     "largest metadata": metadata_in_characters,
@@ -195,21 +189,11 @@ WRONG: dict[str, Patch] = {
 """A wrong broker for a probe of each module, and for two that request faults: none of them is a written mutant."""
 
 
-def run(name: str, *, kind: str = "fields", seed: int = 0) -> Violation | None:
-    return run_seed(seed, Settings(swarm=True, load=Load(producers=1, probes=kind))).violation
-
-
 QUICK = {"lists of groups", "drawn settings", "several transactions"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in sorted(WRONG)]
-)
-def test_a_broker_that_is_wrong_in_one_field_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(table, "PROBES", tuple(probe for probe in PROBES if probe.name == name))
-    WRONG[name](monkeypatch)
-    (needs,) = {probe.needs for probe in PROBES if probe.name == name}
-    violation = run(name, kind="alone" if needs is Needs.ALONE else "fields")
-    assert violation is not None
-    assert violation.invariant == "AnswersFitModel", str(violation)
-    assert violation.message.startswith(f"probe {name} (")
+@pytest.mark.parametrize(("probe", "plant"), parameters(WRONG, QUICK))
+def test_a_broker_that_is_wrong_in_one_field_is_found(
+    monkeypatch: pytest.MonkeyPatch, probe: str, plant: Plant
+) -> None:
+    expect_found(monkeypatch, probe, plant)

@@ -1,16 +1,11 @@
 """The probes of rules find brokers that are wrong while something is unfinished."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from highwater.fuzz.simulator.cluster import Load, Settings
-from highwater.fuzz.simulator.probes import table
-from highwater.fuzz.simulator.probes.client.node import PROBES
 from highwater.fuzz.simulator.probes.rules.memberships import first_generation_ms
-from highwater.fuzz.simulator.probes.table import NEEDS
-from highwater.fuzz.simulator.search import run_seed
+from highwater.fuzz.tests.wrong_brokers import Plant, expect_found, parameters
 from highwater.reference.controller.reassignment import Reassignment
 from highwater.reference.groups import expiry
 from highwater.reference.groups.coordinator import GroupCoordinator
@@ -19,8 +14,6 @@ from highwater.reference.replication import delete_records
 from highwater.reference.replication.partition import Partition
 from highwater.reference.storage.producer_state import ProducerStates
 from highwater.reference.wire.errors import ErrorCode
-
-Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def plain_commits_remain(patch: pytest.MonkeyPatch) -> None:
@@ -80,7 +73,7 @@ def always_from_zero(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerStates, "check", wrong)
 
 
-WRONG: dict[str, Patch] = {
+WRONG: dict[str, Plant] = {
     "kept order of commits": plain_commits_remain,
     "expiry beside transactions": offsets_for_ever,
     "leader epochs of every replica": older_epochs_are_unknown,
@@ -93,18 +86,9 @@ WRONG: dict[str, Patch] = {
 QUICK = {"first members", "leader epochs of every replica"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in sorted(WRONG)]
-)
-def test_a_broker_that_breaks_a_rule_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(table, "PROBES", tuple(probe for probe in PROBES if probe.name == name))
-    WRONG[name](monkeypatch)
-    (needs,) = {probe.needs for probe in PROBES if probe.name == name}
-    (kind,) = {kind for kind, each in NEEDS.items() if each is needs}
-    violation = run_seed(0, Settings(swarm=True, load=Load(producers=1, probes=kind))).violation
-    assert violation is not None
-    assert violation.invariant == "AnswersFitModel", str(violation)
-    assert violation.message.startswith(f"probe {name} (")
+@pytest.mark.parametrize(("probe", "plant"), parameters(WRONG, QUICK))
+def test_a_broker_that_breaks_a_rule_is_found(monkeypatch: pytest.MonkeyPatch, probe: str, plant: Plant) -> None:
+    expect_found(monkeypatch, probe, plant)
 
 
 @pytest.mark.parametrize(

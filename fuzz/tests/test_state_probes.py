@@ -1,16 +1,11 @@
 """The probes of states, versions, waits, outages and clocks find brokers that are wrong in one rule."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from highwater.fuzz.simulator.cluster import Load, Settings
-from highwater.fuzz.simulator.probes import table
-from highwater.fuzz.simulator.probes.client.node import PROBES
-from highwater.fuzz.simulator.probes.table import NEEDS
-from highwater.fuzz.simulator.search import run_seed
+from highwater.fuzz.tests.wrong_brokers import Plant, expect_found, parameters
 from highwater.reference.groups import store
 from highwater.reference.groups.checks import MemberChecks
 from highwater.reference.groups.offsets import OffsetsCoordinator
@@ -21,8 +16,6 @@ from highwater.reference.storage.log import LogConfig
 from highwater.reference.storage.producer_state import ProducerStates
 from highwater.reference.transactions.expiry import Expiry
 from highwater.reference.wire.errors import ErrorCode
-
-Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def more_than_min_bytes(patch: pytest.MonkeyPatch) -> None:
@@ -101,7 +94,7 @@ def groups_without_types(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(store, "_restore", lambda group, value: restore(group, replace(value, protocol_type="")))
 
 
-WRONG: dict[str, Patch] = {
+WRONG: dict[str, Plant] = {
     "waits by segments and limits": more_than_min_bytes,
     "coordinators of several keys": coordinators_backwards,
     "identities in each state": fenced_as_unknown,
@@ -116,15 +109,6 @@ WRONG: dict[str, Patch] = {
 QUICK = {"coordinators of several keys", "descriptions of an outage"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in sorted(WRONG)]
-)
-def test_a_broker_that_is_wrong_in_one_rule_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(table, "PROBES", tuple(probe for probe in PROBES if probe.name == name))
-    WRONG[name](monkeypatch)
-    (needs,) = {probe.needs for probe in PROBES if probe.name == name}
-    (kind,) = {kind for kind, each in NEEDS.items() if each is needs}
-    violation = run_seed(0, Settings(swarm=True, load=Load(producers=1, probes=kind))).violation
-    assert violation is not None
-    assert violation.invariant == "AnswersFitModel", str(violation)
-    assert violation.message.startswith(f"probe {name} (")
+@pytest.mark.parametrize(("probe", "plant"), parameters(WRONG, QUICK))
+def test_a_broker_that_is_wrong_in_one_rule_is_found(monkeypatch: pytest.MonkeyPatch, probe: str, plant: Plant) -> None:
+    expect_found(monkeypatch, probe, plant)
