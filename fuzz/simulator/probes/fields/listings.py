@@ -18,6 +18,8 @@ fields = partial(probe, needs=Needs.FIELDS)
 Place = tuple[str, int]
 ALL_VERSIONS: Final = (0, 1, 4, 8, 9, 12)
 NO_CREATION_SINCE: Final = 4
+RUNNING_MS: Final = 150
+"""The open transactions have run for longer when they are listed."""
 """The first version of Metadata that can ask not to create a topic."""
 
 
@@ -192,7 +194,8 @@ async def lists_of_transactions(session: Session) -> None:
             await producer.ended(commit=number == 3)
         state = ("Empty", "Ongoing", "Ongoing", "CompleteCommit", "CompleteAbort")[number]
         model[producer.name] = (producer.producer, state)
-    await session.sleep(300)
+    await session.sleep(2 * RUNNING_MS)
+    await producers[1].added((await session.create_topic("later"), 0))  # the transaction runs since it began
     ids = [each.producer for each in producers]
     name = session.name
     filters: list[dict[str, Any]] = [
@@ -202,7 +205,8 @@ async def lists_of_transactions(session: Session) -> None:
         {"transactional_id_pattern": f"{name}-t[0-3]"}, {"transactional_id_pattern": "t[0-3]"},
         {"transactional_id_pattern": f"{name}-t"},
         {"transactional_id_pattern": ".*-t4", "producer_id_filters": ids[3:]},
-        {"duration_filter": HOUR_MS},
+        {"duration_filter": HOUR_MS}, {"duration_filter": RUNNING_MS, "state_filters": ["Ongoing"]},
+        {"state_filters": ["Ongoing", "Gone"]}, {"state_filters": ["Gone"]},
     ]  # fmt: skip
     for chosen in filters:
         await _listed_transactions(session, model, chosen)
@@ -222,6 +226,8 @@ async def _listed_transactions(session: Session, model: dict[str, tuple[int, str
     for broker_id in session.brokers:
         answer = await session.ask(broker_id, request("ListTransactions", **chosen), 2)
         session.ok(answer.error_code, "ListTransactions")
+        unknown = [state for state in states or () if state == "Gone"]
+        session.equal(list(answer.unknown_state_filters), unknown, f"the unknown states of {states}")
         found += [(t.transactional_id, t.producer_id, t.transaction_state) for t in answer.transaction_states]
     session.equal(sorted(each for each in found if each[0] in model), expected, f"the transactions for {chosen}")
 
@@ -229,4 +235,4 @@ async def _listed_transactions(session: Session, model: dict[str, tuple[int, str
 def _matches(transactional_id: str, chosen: dict[str, Any]) -> bool:
     """Return whether the pattern of the filter matches the whole id, and the duration is short enough."""
     pattern = chosen.get("transactional_id_pattern", ".*")
-    return re.fullmatch(pattern, transactional_id) is not None and "duration_filter" not in chosen
+    return re.fullmatch(pattern, transactional_id) is not None and chosen.get("duration_filter", 0) <= RUNNING_MS
