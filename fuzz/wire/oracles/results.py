@@ -38,50 +38,33 @@ class Results:
     by_number: bool = False
 
 
+PARTITIONS: Final = _places("topics", "name", "partitions", "partition_index")
+EPOCH_PARTITIONS: Final = _places("topics", "topic", "partitions", "partition")
+RESOURCES: Final = _each("resources", "resource_type", "resource_name")
 RESULTS: Final[Mapping[int, Results]] = {
     0: Results(
         _places("topic_data", "name", "partition_data", "index"),
         _places("responses", "name", "partition_responses", "index"), 12,
     ),
-    2: Results(
-        _places("topics", "name", "partitions", "partition_index"),
-        _places("topics", "name", "partitions", "partition_index"),
-    ),
-    8: Results(
-        _places("topics", "name", "partitions", "partition_index"),
-        _places("topics", "name", "partitions", "partition_index"), 9,
-    ),
+    2: Results(PARTITIONS, PARTITIONS),
+    8: Results(PARTITIONS, PARTITIONS, 9),
     15: Results(lambda message: message.groups, _each("groups", "group_id")),
     19: Results(_each("topics", "name"), _each("topics", "name")),
     20: Results(lambda message: message.topic_names, _each("responses", "name"), 5),
-    21: Results(
-        _places("topics", "name", "partitions", "partition_index"),
-        _places("topics", "name", "partitions", "partition_index"),
-    ),
-    23: Results(
-        _places("topics", "topic", "partitions", "partition"), _places("topics", "topic", "partitions", "partition")
-    ),
+    21: Results(PARTITIONS, PARTITIONS),
+    23: Results(EPOCH_PARTITIONS, EPOCH_PARTITIONS),
     24: Results(
         _places("v3_and_below_topics", "name", "partitions", ""),
         _places("results_by_topic_v3_and_below", "name", "results_by_partition", "partition_index"), 3,
     ),
-    28: Results(
-        _places("topics", "name", "partitions", "partition_index"),
-        _places("topics", "name", "partitions", "partition_index"),
-    ),
+    28: Results(PARTITIONS, PARTITIONS),
     30: Results(lambda message: message.creations, lambda message: message.results, by_number=True),
     31: Results(lambda message: message.filters, lambda message: message.filter_results, by_number=True),
-    32: Results(
-        _each("resources", "resource_type", "resource_name"), _each("results", "resource_type", "resource_name")
-    ),
-    33: Results(
-        _each("resources", "resource_type", "resource_name"), _each("responses", "resource_type", "resource_name")
-    ),
+    32: Results(RESOURCES, _each("results", "resource_type", "resource_name")),
+    33: Results(RESOURCES, _each("responses", "resource_type", "resource_name")),
     37: Results(_each("topics", "name"), _each("results", "name")),
     42: Results(lambda message: message.groups_names, _each("results", "group_id")),
-    44: Results(
-        _each("resources", "resource_type", "resource_name"), _each("responses", "resource_type", "resource_name")
-    ),
+    44: Results(RESOURCES, _each("responses", "resource_type", "resource_name")),
     65: Results(lambda message: message.transactional_ids, _each("transaction_states", "transactional_id")),
 }  # fmt: skip
 """By API key."""
