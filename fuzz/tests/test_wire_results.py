@@ -8,11 +8,20 @@ from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.allowed_errors import ADDED, ALLOWED, is_allowed
 from highwater.fuzz.wire.oracles.responses import Oracle, judge
 from highwater.fuzz.wire.oracles.results import RESULTS, missing_results
+from highwater.fuzz.wire.oracles.sizes import excess
 from highwater.fuzz.wire.oracles.states import is_refusal
 from highwater.fuzz.wire.replay import Replay
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import encode_request, encode_response
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from highwater.reference.wire.messages.offsets import (
     ListOffsetsPartition,
@@ -32,9 +41,11 @@ from highwater.reference.wire.messages.security import (
 from highwater.reference.wire.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from highwater.reference.wire.records import build_batch
 from highwater.reference.wire.registry import APIS
 
 CREATE_TOPICS, CREATE_ACLS, LIST_OFFSETS, PRODUCE = 19, 30, 2, 0
@@ -100,6 +111,51 @@ def test_a_request_that_only_reads_must_leave_the_state_whatever_the_answer() ->
     assert is_refusal(frame, ())
     assert is_refusal(frame, (0,))
     assert not is_refusal(encode_request(CreateTopicsRequest(), 5, 1, "c"), (0,))
+
+
+@pytest.mark.parametrize("code", [(), (0,)])
+def test_a_request_that_is_only_validated_must_leave_the_state(code: tuple[int, ...]) -> None:
+    assert is_refusal(encode_request(CreatePartitionsRequest(validate_only=True), 1, 1, "c"), code)
+    assert not is_refusal(encode_request(CreatePartitionsRequest(validate_only=False), 1, 1, "c"), code)
+    assert not is_refusal(encode_request(CreatePartitionsRequest(validate_only=True), 1, 1, "c")[:-1], code)
+
+
+def fetch_of(max_bytes: int, partition_max_bytes: int) -> FetchRequest:
+    parts = tuple(FetchPartition(partition=number, partition_max_bytes=partition_max_bytes) for number in (0, 1))
+    return FetchRequest(max_bytes=max_bytes, topics=(FetchTopic(topic="t", partitions=parts),))
+
+
+def records_of(*records: bytes) -> FetchResponse:
+    parts = tuple(PartitionData(partition_index=number, records=data) for number, data in enumerate(records))
+    return FetchResponse(responses=(FetchableTopicResponse(topic="t", partitions=parts),))
+
+
+BATCH = build_batch([(1, None, b"value", ())])
+SIZE = len(BATCH)
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "expected"),
+    [
+        (fetch_of(1, 1), records_of(BATCH), ""),  # the first batch, so that the consumer makes progress
+        (fetch_of(2 * SIZE, SIZE), records_of(BATCH, BATCH), ""),
+        (fetch_of(SIZE, SIZE), records_of(b"", BATCH), ""),
+        (fetch_of(1, SIZE), records_of(BATCH, BATCH), f"{2 * SIZE} bytes of records, at most 1 are allowed, "
+                                                      f"and the first batch has {SIZE}"),
+        (fetch_of(9 * SIZE, SIZE), records_of(2 * BATCH), f"{2 * SIZE} bytes of records of partition 0, "
+                                                          f"at most {SIZE} are allowed"),
+        (fetch_of(9 * SIZE, 1), records_of(BATCH, BATCH), f"{SIZE} bytes of records of partition 1, "
+                                                          "at most 1 are allowed"),
+    ],
+)  # fmt: skip
+def test_a_fetch_exceeds_its_limits_by_the_first_batch_only(
+    request_: FetchRequest, response: FetchResponse, expected: str
+) -> None:
+    assert excess(4, request_, response) == expected
+    assert excess(3, request_, response) == ""
+    frame = encode_request(request_, 4, 7, "c")
+    failure, _ = judge(frame, encode_response(response, 4, 7)[4:])
+    assert (failure.message if failure is not None else "") == (expected and f"Fetch v4: {expected}")
 
 
 class OneAnswer:

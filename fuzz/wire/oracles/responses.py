@@ -9,6 +9,7 @@ from highwater.fuzz.wire.generate.cases import is_whole
 from highwater.fuzz.wire.oracles.allowed_errors import is_allowed
 from highwater.fuzz.wire.oracles.malformed import Flaw, must_be_refused
 from highwater.fuzz.wire.oracles.results import RESULTS, missing_results
+from highwater.fuzz.wire.oracles.sizes import excess
 from highwater.reference.wire.codec import decode_prefix
 from highwater.reference.wire.errors import DecodeError, ErrorCode, InvalidStringError
 from highwater.reference.wire.framing import RequestHeader, decode_request_header, decode_response
@@ -140,6 +141,8 @@ def judge(frame: bytes, answer: bytes) -> tuple[Failure | None, tuple[int, ...]]
         return Failure(Oracle.ERROR_CODE, f"{api.name} v{version}: {' '.join(map(code_name, strange))}"), codes
     if key in RESULTS and (missing := _missing(frame, body)):
         return Failure(Oracle.INVARIANT, f"{api.name} v{version}: {missing}"), codes
+    if key == FETCH and (beyond := _excess(frame, body)):
+        return Failure(Oracle.INVARIANT, f"{api.name} v{version}: {beyond}"), codes
     if any(codes):
         return None, codes
     is_empty = _has_inner_codes(layout) and next(_codes(layout, with_own=False)(body), None) is None
@@ -153,6 +156,15 @@ def _missing(frame: bytes, answer: Any) -> str:
     except DecodeError:
         return ""
     return missing_results(header.api_key, header.api_version, body, answer)
+
+
+def _excess(frame: bytes, answer: Any) -> str:
+    """Return which limit the response to a Fetch exceeds; empty if the request does not decode."""
+    try:
+        header, body = read_request(frame[4:])
+    except DecodeError:
+        return ""
+    return excess(header.api_version, body, answer)
 
 
 def accepted_flaw(api: str, version: int, frame: bytes, *, is_empty: bool) -> Failure | None:

@@ -25,9 +25,9 @@ from highwater.fuzz.wire.connection import connect
 from highwater.fuzz.wire.generate.cases import Case, Ends
 from highwater.fuzz.wire.generate.requests import GROUPS, TOPICS
 from highwater.fuzz.wire.oracles.malformed import must_be_refused
-from highwater.fuzz.wire.oracles.responses import key_and_version
+from highwater.fuzz.wire.oracles.responses import key_and_version, read_request
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
-from highwater.reference.wire.errors import ErrorCode, WireError
+from highwater.reference.wire.errors import DecodeError, ErrorCode, WireError
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -59,6 +59,8 @@ PRODUCE, PRODUCE_VERSION, OFFSET_COMMIT, COMMIT_VERSION = 0, 3, 8, 2
 _numbers = count(1)
 READS: Final = frozenset({1, 2, 9, 15, 16, 23, 29, 32, 35, 46, 48, 50, 60, 61, 65, 66, 69, 75})
 """API keys of requests that only read."""
+CAN_VALIDATE: Final = frozenset({19, 33, 37, 44, 57})
+"""API keys of requests that may only be validated."""
 MAY_CREATE: Final = frozenset({3, 10, 18})
 """Metadata creates topics, FindCoordinator those of the coordinators; ApiVersions cannot change anything."""
 NAMES: Final = {int(code): code.name for code in ErrorCode}
@@ -113,15 +115,25 @@ def may_change() -> tuple[MayChange, ...]:
 def is_refusal(frame: bytes, outcome: tuple[int, ...] | str) -> bool:
     """Return True for an outcome that must leave the state unchanged: only error codes, or any if the request reads.
 
+    A request that is only validated changes nothing either.
     A closed connection is one if the request must be refused: with acks=0 it reports the error of one partition only.
     """
     key = key_and_version(frame)[0]
-    if key in READS:
+    if key in READS or (key in CAN_VALIDATE and _validates_only(frame)):
         return True
     api = APIS[key].name if key in APIS else ""
     if isinstance(outcome, str):
         return outcome == "closed" and must_be_refused(frame) is not None
     return bool(outcome) and all(outcome) and not any(_may_change(api, _name(code)) for code in outcome)
+
+
+def _validates_only(frame: bytes) -> bool:
+    """Return True if the request asks only whether it could be carried out."""
+    try:
+        _, body = read_request(frame[4:])
+    except DecodeError:
+        return False
+    return bool(body.validate_only)
 
 
 def _name(code: int) -> str:
