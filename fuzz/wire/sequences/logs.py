@@ -9,6 +9,7 @@ from highwater.fuzz.wire.sequences.context import EARLIEST, SequenceAbandoned, S
 from highwater.reference.client.connection import Connection
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import DecodeError, ErrorCode
+from highwater.reference.wire.log_entries import decode_entry, entries
 from highwater.reference.wire.message_sets import build_message_set
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -24,6 +25,8 @@ UNCOMMITTED, COMMITTED = 0, 1
 PRODUCE, NEWEST_WITH_MESSAGES = 0, 2
 """Key of Produce, and its last version for message sets."""
 EPOCH_SINCE: Final = 9  # version of Fetch
+FETCH, NEWEST_FETCH_OF_MESSAGES, TIMESTAMP_SINCE = 1, 3, 2
+"""Key of Fetch, its last version for message sets, and the first whose messages have a timestamp."""
 OUT_OF_SEQUENCE: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -94,12 +97,14 @@ def run(context: SequenceContext) -> None:
         _produce,
         _produce,
         _fetch,
+        _fetch_messages,
         _check_offsets,
         *((_repeat_batch, _skip_sequence) if producer.producer_id >= 0 else ()),
     ]
     for _ in context.steps(*STEPS):
         context.rng.choice(steps)(context, connection, log, producer)
     check(context, connection, log, log.base)
+    _fetch_messages(context, connection, log, producer)
 
 
 def init_producer(context: SequenceContext, connection: Connection, transactional_id: str | None = None) -> Producer:
@@ -219,6 +224,33 @@ def _check_offsets(context: SequenceContext, connection: Connection, log: Log, p
 
 def _fetch(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
     check(context, connection, log, context.rng.randint(log.base, log.end))
+
+
+def _fetch_messages(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
+    """In the versions for message sets the same records are returned, without headers (KIP-98), perhaps compressed.
+
+    Those below the start are in the same wrapper; a timestamp exists since magic 1 (KIP-32).
+    """
+    first, last = context.served[FETCH]
+    versions = range(first, min(last, NEWEST_FETCH_OF_MESSAGES) + 1)
+    if not versions:
+        return
+    version, start = context.rng.choice(versions), context.rng.randint(log.base, log.end)
+    part = FetchPartition(fetch_offset=start, partition_max_bytes=FETCH_BYTES)
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=(FetchTopic(topic=log.topic, partitions=(part,)),))
+    found = context.call(connection, request, version).responses[0].partitions[0]
+    context.accepted(found.error_code)
+    data = bytes(found.records or b"")
+    try:
+        records = [record for position, _ in entries(data) for record in decode_entry(data, position)[1]]
+    except DecodeError as error:
+        context.violates(f"fetched messages do not decode: {error}")
+    has_time = version >= TIMESTAMP_SINCE
+    rows = [(r.offset, (r.timestamp * has_time, r.key, r.value, ())) for r in records if r.offset >= start]
+    expected = [
+        (offset, (row[0] * has_time, row[1], row[2], ())) for offset, row in sorted(log.rows.items()) if offset >= start
+    ]
+    context.require(rows == expected, f"fetched {_short(rows)} from {start}, produced {_short(expected)}")
 
 
 def check(context: SequenceContext, connection: Connection, log: Log, start: int, isolation: int = UNCOMMITTED) -> Any:

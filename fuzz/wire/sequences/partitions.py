@@ -62,7 +62,10 @@ def create_existing(context: SequenceContext, connection: Connection, log: Log, 
 
 
 def check_timestamps(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
-    """ListOffsets must return the first record for timestamp 0, and -1 for a future timestamp (KIP-79)."""
+    """ListOffsets must return the first record of that time or later, and -1 for a future timestamp (KIP-79).
+
+    Timestamp 0 finds the first record that the log still has. The records of the model are not all that it has.
+    """
     first, found, none = (
         context.list_offset(connection, log.topic, request) for request in (EARLIEST, BEFORE_ALL, AFTER_ALL)
     )
@@ -72,6 +75,17 @@ def check_timestamps(context: SequenceContext, connection: Connection, log: Log,
         first.offset <= found.offset <= log.base, f"offset {found.offset} at the time 0, {first.offset} is the first"
     )
     context.require(none.offset == -1, f"offset {none.offset} for a future timestamp")
+    wanted = context.rng.choice([row[0] for row in log.rows.values()])
+    found = context.list_offset(connection, log.topic, wanted)
+    context.accepted(found.error_code)
+    last = min(offset for offset, row in log.rows.items() if row[0] >= wanted)
+    context.require(
+        first.offset <= found.offset <= last, f"offset {found.offset} at a time of {last}, {first.offset} is the first"
+    )
+    if log.base <= found.offset:
+        context.require(
+            log.rows[found.offset][0] >= wanted, f"the record at {found.offset} is older than the time {wanted}"
+        )
 
 
 def fetch_beyond_end(context: SequenceContext, connection: Connection, log: Log, producer: Producer) -> None:
@@ -108,6 +122,7 @@ def delete_records(context: SequenceContext, connection: Connection, log: Log, p
     log.base, log.rows = offset, {at: row for at, row in log.rows.items() if at >= offset}
     if offset:
         _require_out_of_range(context, connection, log, offset - 1)
+    check_timestamps(context, connection, log, producer)
 
 
 def _require_out_of_range(context: SequenceContext, connection: Connection, log: Log, offset: int) -> None:
