@@ -13,6 +13,7 @@ FREE: Final = frozenset({"throttle_time_ms", "error_message", "session_id"})
 CHANGED: Final[Mapping[tuple[int, int], str]] = {
     (3, 1): "in Metadata 0 no topic means all, since 1 none",
     (3, 12): "topic ids are refused before Metadata 12",
+    (9, 10): "OffsetFetch names topics by their id since 10 (KIP-848)",
     (9, 2): "an error of the whole OffsetFetch is returned for each partition before 2",
     (18, 4): "features that begin at 0 are returned since ApiVersions 4 (KAFKA-17011)",
     (18, 3): "a client must give a name since ApiVersions 3 (KIP-511)",
