@@ -6,8 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from highwater.fuzz.wire.oracles.sizes import BATCHES_SINCE, excess
 from highwater.fuzz.wire.sequences.context import SequenceAbandoned, SequenceContext, Violation
-from highwater.fuzz.wire.sequences.logs import Producer, fetch_records, random_values
+from highwater.fuzz.wire.sequences.logs import FETCH_BYTES, Producer, fetch_records, random_values
 from highwater.reference.client.connection import Connection
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
@@ -20,17 +21,32 @@ from highwater.reference.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
+)
 from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from highwater.reference.wire.messages.replicas import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from highwater.reference.wire.messages.topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
+    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
 
-CREATE_PARTITIONS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 37, 32, 33, 44
+CREATE_PARTITIONS, REASSIGN, DESCRIBE_PAGES = 37, 45, 75
+DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
 STEPS: Final = (4, 9)
 SETTLE_S: Final = 4.0
 """Time until all requests see that a topic exists, or no longer does."""
@@ -44,6 +60,15 @@ ILLEGAL_NAMES: Final = (
     "", ".", "..", "x" * (LONGEST + 1), "x" * 300, "a/b", "a b", "ü", "a" * 30 + "!", "a-._" * 40 + "\n", "\0",
 )  # fmt: skip
 """Also long runs of legal characters before an illegal one: a pattern may need exponential time for them."""
+NO_BROKER: Final = 2**30
+WRONG_REPLICAS: Final = ((), (NO_BROKER,), (-1,), (NO_BROKER, NO_BROKER))
+"""Lists of replicas that no partition may have: none, brokers that do not exist, one twice (ReplicationControlManager.
+validateManualPartitionAssignment)."""
+MANY: Final = 2**31 - 1
+FETCH_LIMITS: Final = (
+    (1, FETCH_BYTES), (200, FETCH_BYTES), (FETCH_BYTES, 1), (FETCH_BYTES, 200), (FETCH_BYTES, FETCH_BYTES),
+)  # fmt: skip
+"""Bytes of a response, and of one partition in it."""
 TOPIC_RESOURCE, SET = 2, 0
 RETENTION: Final = "retention.ms"
 WRONG_SETTINGS: Final = ((RETENTION, "soon"), ("cleanup.policy", "burn"), ("segment.bytes", "-7"))
@@ -73,11 +98,14 @@ def run(context: SequenceContext) -> None:
 
 
 def _steps(context: SequenceContext, topic: Topic) -> Iterator["Step"]:
-    yield from (create, create_illegal, delete, describe)
+    yield from (create, create_illegal, validate_many, delete, describe)
     if topic.ends:
         yield from (write, write, delete)
-        yield from (grow,) if context.supports(CREATE_PARTITIONS) else ()
-        yield from (set_retention, refuse_settings) if context.supports(DESCRIBE_CONFIGS) else ()
+        yield from (fetch_all, fetch_all)
+        yield from (grow, grow, grow) if context.supports(CREATE_PARTITIONS) else ()
+        yield from (reassign_illegal,) if context.supports(REASSIGN) else ()
+        yield from (read_pages,) if context.supports(DESCRIBE_PAGES) else ()
+        yield from (set_retention, refuse_settings, validate_settings) if context.supports(DESCRIBE_CONFIGS) else ()
     else:
         yield from (create, dry_run, create_by_metadata)
 
@@ -114,12 +142,24 @@ def dry_run(context: SequenceContext, connection: Connection, topic: Topic) -> N
 
 
 def create_illegal(context: SequenceContext, connection: Connection, topic: Topic) -> None:
-    """An illegal name or number is refused, without waiting."""
-    counts = context.rng.choice(((0, 1), (-2, 1), (1, 0), (1, 1_000), (1, 1)))
-    name = context.rng.choice(ILLEGAL_NAMES) if counts == (1, 1) else f"{topic.name[:200]}-illegal"
-    asked = CreatableTopic(name=name, num_partitions=counts[0], replication_factor=counts[1])
+    """An illegal name, number or list of replicas is refused, without waiting."""
+    counts = context.rng.choice(((0, 1), (-2, 1), (1, 0), (1, 1_000), (-1, -1), (1, 1)))
+    name = f"{topic.name[:200]}-illegal"
+    assignments: tuple[CreatableReplicaAssignment, ...] = ()
+    if counts == (1, 1):
+        name = context.rng.choice(ILLEGAL_NAMES)
+    elif counts == (-1, -1):
+        assignments = (CreatableReplicaAssignment(broker_ids=context.rng.choice(WRONG_REPLICAS)),)
+    asked = CreatableTopic(name=name, num_partitions=counts[0], replication_factor=counts[1], assignments=assignments)
     result = _created(context, connection, asked)
-    context.require(result.error_code != 0, f"{name!r} with {counts[0]} partitions and {counts[1]} replicas is created")
+    what = f"{name!r} with {counts[0]} partitions and {counts[1]} replicas"
+    context.require(result.error_code != 0, f"{what}, assigned {[row.broker_ids for row in assignments]}, is created")
+
+
+def validate_many(context: SequenceContext, connection: Connection, topic: Topic) -> None:
+    """Validate only, with as many partitions as the field can hold: the answer must come at once, whatever it is."""
+    asked = CreatableTopic(name=f"{topic.name[:200]}-many", num_partitions=MANY, replication_factor=1)
+    _created(context, connection, asked, dry=True)
 
 
 def create_by_metadata(context: SequenceContext, connection: Connection, topic: Topic) -> None:
@@ -190,14 +230,79 @@ def _described(
 
 
 def grow(context: SequenceContext, connection: Connection, topic: Topic) -> None:
-    """Add partitions; a smaller or equal number is refused without waiting."""
-    count = max(len(topic.ends) + context.rng.choice((-1, 0, 1, 2)), 0)
-    asked = CreatePartitionsTopic(name=topic.name, count=count, assignments=None)
-    answer = context.call(connection, CreatePartitionsRequest(topics=(asked,), timeout_ms=PATIENT_MS))
-    done = context.accepted(answer.results[0].error_code, ErrorCode.INVALID_PARTITIONS)
-    context.require(done == (count > len(topic.ends)), f"{count} partitions of {len(topic.ends)}: {answer.results[0]}")
-    topic.ends += [0] * (count - len(topic.ends))
+    """Add partitions; refused without waiting: not a larger number, or wrong replicas. A dry run changes nothing."""
+    is_dry, replicas = context.rng.random() < 0.5, context.rng.choice((*(None,) * 8, *WRONG_REPLICAS))
+    count = max(len(topic.ends) + context.rng.choice((-1, 0, 1, 1, 2)), 0)
+    added = max(count - len(topic.ends), 1)
+    assignments = None if replicas is None else (CreatePartitionsAssignment(broker_ids=replicas),) * added
+    asked = CreatePartitionsTopic(name=topic.name, count=count, assignments=assignments)
+    request = CreatePartitionsRequest(topics=(asked,), timeout_ms=PATIENT_MS, validate_only=is_dry)
+    result = context.call(connection, request).results[0]
+    done = context.accepted(
+        result.error_code, ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+    )  # fmt: skip
+    allowed = count > len(topic.ends) and replicas is None
+    context.require(done == allowed, f"{count} partitions of {len(topic.ends)} with replicas {replicas}: {result}")
+    if allowed and not is_dry:
+        topic.ends += [0] * (count - len(topic.ends))
     _await_partitions(context, connection, topic)
+
+
+def reassign_illegal(context: SequenceContext, connection: Connection, topic: Topic) -> None:
+    """Wrong replicas for a partition that exists are refused."""
+    replicas, number = context.rng.choice(WRONG_REPLICAS), context.rng.randrange(len(topic.ends))
+    part = ReassignablePartition(partition_index=number, replicas=replicas)
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=PATIENT_MS, topics=(ReassignableTopic(name=topic.name, partitions=(part,)),)
+    )
+    answer = context.call(connection, request)
+    context.accepted(answer.error_code)
+    code = answer.responses[0].partitions[0].error_code
+    done = context.accepted(code, ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.INVALID_REPLICATION_FACTOR)
+    context.require(not done, f"a reassignment to the replicas {replicas} is accepted")
+
+
+def read_pages(context: SequenceContext, connection: Connection, topic: Topic) -> None:
+    """Pages of any size contain each partition once; a limit below 1 is 1 (KafkaApis.handleDescribeTopicPartitions)."""
+    limit, found, cursor = context.rng.choice((-1, 0, 1, 2, 2_000)), list[int](), None
+    for _ in range(len(topic.ends) + 1):
+        request = DescribeTopicPartitionsRequest(
+            topics=(TopicRequest(name=topic.name),), response_partition_limit=limit, cursor=cursor
+        )
+        answer = context.call(connection, request)
+        for entry in answer.topics:
+            context.accepted(entry.error_code)
+            found += [part.partition_index for part in entry.partitions]
+        place = answer.next_cursor
+        if place is None:
+            break
+        cursor = DescribeTopicPartitionsRequestCursor(
+            topic_name=place.topic_name, partition_index=place.partition_index
+        )
+    wanted = list(range(len(topic.ends)))
+    context.require(sorted(found) == wanted, f"the pages of {limit} have the partitions {found}, not {wanted}")
+
+
+def fetch_all(context: SequenceContext, connection: Connection, topic: Topic) -> None:
+    """Append to some partitions, and fetch all within random limits of bytes."""
+    for _ in topic.ends:
+        write(context, connection, topic)
+    most, part_most = context.rng.choice(FETCH_LIMITS)
+    parts = tuple(
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=part_most)
+        for number in range(len(topic.ends))
+    )
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=0, max_bytes=most, topics=(FetchTopic(topic=topic.name, partitions=parts),)
+    )
+    version = context.version(FetchRequest, at_least=BATCHES_SINCE)
+    answer = context.call(connection, request, version)
+    context.accepted(answer.error_code)
+    beyond = excess(version, request, answer)
+    context.require(not beyond, beyond)
+    filled = {part.partition_index for entry in answer.responses for part in entry.partitions if part.records}
+    context.require(bool(filled) or not any(topic.ends), "no records, and the topic has some")
 
 
 def write(context: SequenceContext, connection: Connection, topic: Topic) -> None:
@@ -235,7 +340,17 @@ def refuse_settings(context: SequenceContext, connection: Connection, topic: Top
     context.require(before == after, f"a refused change of {name} leaves {after.get(name)!r} for {before.get(name)!r}")
 
 
-def _alter(context: SequenceContext, connection: Connection, topic: Topic, name: str, value: str) -> int:
+def validate_settings(context: SequenceContext, connection: Connection, topic: Topic) -> None:
+    """A change that is only validated leaves all values as they were."""
+    before = _settings(context, connection, topic)
+    context.accepted(_alter(context, connection, topic, RETENTION, "123456789", dry=True))
+    after = _settings(context, connection, topic)
+    context.require(before == after, f"a dry run leaves {after.get(RETENTION)} for {before.get(RETENTION)}")
+
+
+def _alter(
+    context: SequenceContext, connection: Connection, topic: Topic, name: str, value: str, *, dry: bool = False
+) -> int:  # fmt: skip
     """Return the error of an alteration, one change or of all settings at once."""
     keys = [key for key in (ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS) if context.supports(key)]
     if not keys:
@@ -245,11 +360,11 @@ def _alter(context: SequenceContext, connection: Connection, topic: Topic, name:
         whole = {**topic.settings, name: value}
         configs = tuple(AlterableConfig(name=key, value=each) for key, each in whole.items())
         resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic.name, configs=configs)
-        request = AlterConfigsRequest(resources=(resource,))
+        request = AlterConfigsRequest(resources=(resource,), validate_only=dry)
     else:
         change = IncrementalAlterableConfig(name=name, config_operation=SET, value=value)
         one = IncrementalAlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic.name, configs=(change,))
-        request = IncrementalAlterConfigsRequest(resources=(one,))
+        request = IncrementalAlterConfigsRequest(resources=(one,), validate_only=dry)
     answer = context.call(connection, request)
     context.require(len(answer.responses) == 1, f"{len(answer.responses)} results for one resource")
     return int(answer.responses[0].error_code)
