@@ -16,7 +16,7 @@ from highwater.reference.wire.records import batch_headers
 
 SESSIONS_SINCE: Final = 7  # version of Fetch
 STEPS: Final = (3, 8)
-SHORT_MS, LONG_MS = 20, 3_000
+SHORT_MS, LONG_MS = 5, 3_000
 OPEN, CLOSE = 0, -1
 """Session epochs of the first and the last request."""
 PLAIN: Final = 0
