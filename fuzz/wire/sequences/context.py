@@ -195,19 +195,20 @@ class SequenceContext:
         if is_drawn:
             self.claim(name)
         request = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        if self._end(connection, name) is None:
+        if self.log_end(connection, name) is None:
             self.call(connection, CreateTopicsRequest(topics=(request,), timeout_ms=5_000))
         self.rng = random.Random(seed)
         return name
 
     def end(self, connection: Connection, topic: str) -> int:
         """Return the log end offset."""
-        found = self._end(connection, topic)
+        found = self.log_end(connection, topic)
         if found is None:
             raise SequenceAbandoned("the topic does not exist yet")
         return found
 
-    def _end(self, connection: Connection, topic: str) -> int | None:
+    def log_end(self, connection: Connection, topic: str) -> int | None:
+        """Return the log end offset, None if the topic or its leader does not exist yet."""
         part = self.list_offset(connection, topic, LATEST)
         return None if part.error_code in RETRIABLE else part.offset
 

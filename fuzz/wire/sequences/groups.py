@@ -1,5 +1,6 @@
 """A classic group: generations ascend, one member leads, assignments arrive unchanged, commits persist."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,6 +18,8 @@ from highwater.reference.wire.messages.committed_offsets import (
     OffsetFetchRequestTopics,
 )
 from highwater.reference.wire.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -37,7 +40,16 @@ STALE: Final = (
     ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.FENCED_INSTANCE_ID,
 )  # fmt: skip
-LIST_GROUPS: Final = 16
+DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
+NO_SUCH_MEMBER: Final = "fuzz-unknown-member"
+NO_COORDINATOR: Final = frozenset({
+    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+})  # fmt: skip
+POLLS_MAX: Final = 200
+POLL_S: Final = 0.01
+PREPARING, COMPLETING, STABLE = "PreparingRebalance", "CompletingRebalance", "Stable"
+"""States of a group as DescribeGroups returns them (ClassicGroupState)."""
+INSPECT_SHARE: Final = 0.25
 READ_FIRST_SHARE: Final = 0.3
 ONE_BY_ONE_UNTIL: Final = 2  # version of LeaveGroup
 STABLE_SINCE, BATCHED_SINCE = 7, 8  # versions of OffsetFetch
@@ -74,13 +86,24 @@ def run(context: SequenceContext) -> None:
 def begin(context: SequenceContext) -> Group:
     name = f"fuzz-model-group-{context.rng.getrandbits(40):x}"
     connection = context.connect()
-    context.call(connection, FindCoordinatorRequest(key=name))
+    await_coordinator(context, connection, name)
     if context.supports(2, 19):
         context.topic(connection, TOPICS[0])
     group = Group(name)
     if context.supports(LIST_GROUPS, 19) and context.rng.random() < READ_FIRST_SHARE:
         _read_unknown(context, group, connection)
     return group
+
+
+def await_coordinator(context: SequenceContext, connection: Connection, name: str) -> None:
+    """Wait until the group has a coordinator: a replay begins with a broker that has just started."""
+    request = HeartbeatRequest(group_id=name, generation_id=1, member_id=NO_SUCH_MEMBER)
+    for _ in range(POLLS_MAX):
+        context.call(connection, FindCoordinatorRequest(key=name))
+        if context.call(connection, request).error_code not in NO_COORDINATOR:
+            return
+        time.sleep(POLL_S)
+    raise SequenceAbandoned("there is no coordinator")
 
 
 def _read_unknown(context: SequenceContext, group: Group, connection: Connection) -> None:
@@ -99,8 +122,30 @@ def step(context: SequenceContext, group: Group, name: str) -> None:
 
 
 def end(context: SequenceContext, group: Group) -> None:
+    """Let all members leave; then the group can be deleted, and has no offsets any more."""
     for member in list(group.members):
         _leave(context, group, member)
+    if group.generation and context.supports(DELETE_GROUPS) and context.rng.random() < INSPECT_SHARE:
+        connection = context.connect()
+        answer = context.call(connection, DeleteGroupsRequest(groups_names=(group.name,)))
+        context.accepted(answer.results[0].error_code)
+        group.committed = -1
+        check_committed(context, group, connection)
+
+
+def inspect(context: SequenceContext, group: Group, state: str) -> None:
+    """Sometimes describe the group, whose state is known, and try to delete it, which its members prevent."""
+    if context.rng.random() >= INSPECT_SHARE or not context.supports(DESCRIBE_GROUPS, DELETE_GROUPS):
+        return
+    connection = context.connect()
+    answer = context.call(connection, DeleteGroupsRequest(groups_names=(group.name,)))
+    done = context.accepted(answer.results[0].error_code, ErrorCode.NON_EMPTY_GROUP)
+    context.require(not done, f"a group with {len(group.members)} members is deleted, its state is {state}")
+    (found,) = context.call(connection, DescribeGroupsRequest(groups=(group.name,))).groups
+    context.accepted(found.error_code)
+    context.require(found.group_state == state, f"described as {found.group_state}, {state} expected")
+    described, ids = {member.member_id for member in found.members}, {member.id for member in group.members}
+    context.require(described == ids, f"{len(described)} members are described, {len(ids)} have joined")
 
 
 def join(context: SequenceContext, group: Group) -> None:
@@ -147,6 +192,7 @@ def _all_join(context: SequenceContext, group: Group) -> None:
     versions = [context.send(first.connection, join_request(group, first))]
     for member in others:
         _await_rebalance(context, group, member)
+        inspect(context, group, PREPARING)
         versions.append(context.send(member.connection, join_request(group, member)))
     answers = []
     for member, version in zip(group.members, versions, strict=True):
@@ -161,7 +207,9 @@ def _all_join(context: SequenceContext, group: Group) -> None:
     for member, answer in zip(group.members, answers, strict=True):
         context.require(answer.member_id == member.id, f"member {answer.member_id} joined as {member.id}")
         member.generation = generation
+    inspect(context, group, COMPLETING)
     _sync(context, group, answers)
+    inspect(context, group, STABLE)
 
 
 def _await_rebalance(context: SequenceContext, group: Group, member: Member) -> None:

@@ -11,10 +11,13 @@ from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import advertised
 from highwater.fuzz.wire.oracles.responses import API_VERSIONS, Failure, Oracle
 from highwater.fuzz.wire.sequences import (
+    deletions,
     fetch_sessions,
     groups,
     logs,
     partitions,
+    rebalances,
+    refusals,
     relations,
     topics,
     transaction_states,
@@ -32,12 +35,15 @@ SEQUENCES: Final[Mapping[str, tuple[Callable[[SequenceContext], None], tuple[int
     "log": (logs.run, (0, 1, 2, 19)),
     "place": (partitions.run, (0, 1, 2, 3, 19)),
     "group": (groups.run, OF_A_GROUP),
+    "rebalance": (rebalances.run, (10, 11, 12, 13, 14, 15)),
+    "refused": (refusals.run, (3, 9, 10, 15, 16, 65, 66)),
     "relation": (relations.run, (3, 18)),
     "topic": (topics.run, (0, 1, 3, 19, 20)),
     "session": (fetch_sessions.run, (0, 1, 2, 18, 19)),
     "transaction": (transactions.run, (0, 1, 2, 19, 22, 24, 26)),
     "offsets": (txn_offsets.run, (9, 10, 19, 22, 25, 26, 28)),
     "states": (transaction_states.run, (2, 10, 19, 22, 24, 26, 65)),
+    "deletion": (deletions.run, (0, 1, 2, 3, 10, 19, 20, 22, 24, 26)),
     "walk": (walks.run_eager, (*OF_A_GROUP, 15)),
     "cooperative": (walks.run_cooperative, (*OF_A_GROUP, 15)),
 }
