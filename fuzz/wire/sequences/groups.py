@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from highwater.fuzz.wire.sequences.context import TOPICS, SequenceAbandoned, SequenceContext
@@ -117,7 +117,7 @@ def _read_unknown(context: SequenceContext, group: Group, connection: Connection
 
 def step(context: SequenceContext, group: Group, name: str) -> None:
     """Run one step, if the group's state allows it."""
-    if group.members or name == "join":
+    if group.members or name in {"join", "join inconsistent"}:
         STEPS_OF_A_GROUP[name](context, group)
 
 
@@ -161,6 +161,20 @@ def join(context: SequenceContext, group: Group) -> None:
     member.id = answer.member_id
     group.members.insert(0, member)
     _all_join(context, group)
+
+
+def join_inconsistent(context: SequenceContext, group: Group) -> None:
+    """A newcomer without protocols or type is refused; in a group with members also one that shares none with them."""
+    none_in_common = (JoinGroupRequestProtocol(name="fuzz-no-other-has-it", metadata=b"fuzz"),)
+    wrong: tuple[dict[str, Any], ...] = ({"protocols": ()}, {"protocol_type": ""})
+    if group.members:
+        wrong += ({"protocols": none_in_common}, {"protocol_type": "fuzz-other-type"})
+    newcomer = Member(context.connect())
+    version = context.version(JoinGroupRequest, at_least=MEMBER_ID_SINCE)
+    asked = replace(join_request(group, newcomer), **context.rng.choice(wrong))
+    answer = context.call(newcomer.connection, asked, version)
+    done = context.accepted(answer.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    context.require(not done, f"a member with type {asked.protocol_type!r} and {asked.protocols} joins")
 
 
 def join_request(group: Group, member: Member) -> JoinGroupRequest:
@@ -391,6 +405,7 @@ def send_leave(context: SequenceContext, group: Group, member: Member) -> list[i
 
 
 STEPS_OF_A_GROUP: Final = {
-    "join": join, "rebalance": rebalance, "change": change, "heartbeat": heartbeat, "stale heartbeat": stale_heartbeat,
+    "join": join, "join inconsistent": join_inconsistent, "rebalance": rebalance, "change": change,
+    "heartbeat": heartbeat, "stale heartbeat": stale_heartbeat,
     "commit": commit, "stale commit": stale_commit, "commit unknown": commit_unknown, "fetch": fetch, "leave": leave,
 }  # fmt: skip
