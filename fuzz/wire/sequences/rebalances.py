@@ -155,21 +155,29 @@ def _nothing(context: SequenceContext, group: Rebalancing, member: Joiner) -> No
 
 def _settle(context: SequenceContext, group: Rebalancing) -> None:
     """Receive every pending response; all that have joined then synchronise in one generation."""
-    for member in group.departed:
-        if member.waiting is not None:
-            code = context.receive(member.connection, JoinGroupRequest, member.waiting).error_code
-            context.accepted(code, *DISTURBED)
-    group.departed.clear()
+    is_over = not _any_departed_has_joined(context, group)
     for _ in range(ATTEMPTS):
         answers = _receive_joins(context, group)
-        if len({answer.generation_id for _, answer in answers}) <= 1:
+        if is_over and len({answer.generation_id for _, answer in answers}) <= 1:
             break
-        for member, _ in answers:  # a join that was complete before another member joined
+        is_over = True
+        for member, _ in answers:  # a join that was complete before another member joined or departed
             _rejoin(context, group, member)
     else:
         raise SequenceAbandoned("the members do not join in one rebalance")  # other clients keep the broker busy
     if answers:
         _synchronise(context, group, answers)
+
+
+def _any_departed_has_joined(context: SequenceContext, group: Rebalancing) -> bool:
+    """Receive what the departed members wait for; True if one joined before it left: then another rebalance follows."""
+    codes = [
+        context.receive(member.connection, JoinGroupRequest, member.waiting).error_code
+        for member in group.departed
+        if member.waiting is not None
+    ]
+    group.departed.clear()
+    return any(context.accepted(code, *DISTURBED) for code in codes)
 
 
 def _receive_joins(context: SequenceContext, group: Rebalancing) -> list[tuple[Joiner, Any]]:
