@@ -246,3 +246,13 @@ def test_a_truncation_whose_place_was_flushed_again_is_not_undone() -> None:
     disk.append("a", b"ther")
     disk.flush("a")
     assert crash(disk) == {"a": b"other"}
+
+
+def test_a_clean_stop_does_not_forget_an_unclean_start() -> None:
+    """Broker 3 lost acknowledged records, started and stopped again while no controller was there to see it.
+
+    Its second stop was clean. It was then taken for a broker that has all records, and stayed the leader in its epoch.
+    """
+    result = run_seed(2063, Settings(swarm=True, pace=30))
+    assert result.violation is None
+    assert {"misdirected write", "bounce", "controller change"} <= set(result.situations)

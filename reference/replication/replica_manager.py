@@ -148,13 +148,16 @@ class ReplicaManager:
     def close_cleanly(self) -> None:
         """Write all checkpoints and the clean-shutdown marker; the driver fsyncs all files when the process ends.
 
-        There is no marker while a log is offline: the next start would open it without a look at its records.
+        There is no marker while a log is offline: the next start would open it without a look at its records. Nor is
+        there one before the controller has removed this broker from the ISRs after an unclean start, which would be
+        forgotten otherwise. Apache Kafka's marker has the broker epoch for this (KIP-966, CleanShutdownFileHandler).
         """
         for partition in self.partitions.values():
             partition.log.close()
         for checkpoint, offsets in self._checkpoints():
             checkpoint.write_now(offsets)
-        if not self.corrupt_logs:
+        is_handled = self.started_clean or not self._context.guards.unclean_restart_leaves_isr
+        if is_handled and not self.corrupt_logs:
             self._context.fs.write(CLEAN_SHUTDOWN, b"")
 
     # -- the controller's requests -------------------------------------------------------------------
