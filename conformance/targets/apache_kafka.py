@@ -170,7 +170,7 @@ class ApacheKafka:
         return self.nodes.pid(node)
 
     def revive(self) -> bool:
-        restart_dead(self.addresses, self.kill_node, self.start_node)
+        restart_dead(self.addresses, self.kill_node, self.start_node, check=lambda: self.nodes.check(self.addresses))
         return True
 
     def close(self) -> None:

@@ -117,13 +117,17 @@ def _has_offsets(address: str, version: int) -> bool:
 
 
 def restart_dead(
-    addresses: Mapping[int, str], kill: Callable[[int], None], start: Callable[[int], None], access: Access = OPEN
-) -> None:
-    """Restart brokers that do not answer Metadata, and wait until all brokers list each other."""
+    addresses: Mapping[int, str], kill: Callable[[int], None], start: Callable[[int], None], access: Access = OPEN,
+    check: Callable[[], None] = lambda: None,
+) -> None:  # fmt: skip
+    """Restart brokers that do not answer Metadata, and wait until all brokers list each other.
+
+    `check` may raise to end the wait, for example because a broker ends while it starts.
+    """
     for node, address in addresses.items():
         try:
             brokers_of(address, access)
         except TargetFailure:
             kill(node)
             start(node)
-    wait_until_complete(addresses, access=access)
+    wait_until_complete(addresses, check, access)

@@ -197,5 +197,11 @@ class ReferenceTarget(ReferenceCluster):
         super().close()
 
     def revive(self) -> bool:
-        restart_dead(self.addresses, self.kill_node, self.start_node)
+        restart_dead(self.addresses, self.kill_node, self.start_node, check=self._check_nodes)
         return True
+
+    def _check_nodes(self) -> None:
+        """Raise UsageError if a broker has ended, which is not waited for."""
+        for node, address in self.addresses.items():
+            if not self.pid(node):
+                raise UsageError(f"broker {node} ends while it starts", where=address)

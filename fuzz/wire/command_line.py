@@ -3,7 +3,7 @@
 import ipaddress
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
@@ -319,7 +319,8 @@ def open_target(target: str, *, owned: bool = False, memory_mb: int = 0) -> Iter
             _refuse_remote(opened.bootstrap)
         address = (target if is_address else opened.bootstrap).split(",")[0]
         launch = None if is_address or target.endswith(".toml") else lambda: targets.launch_target(target)
-        yield FuzzTarget(address, opened, target, memory_mb, launch)
+        with closing(FuzzTarget(address, opened, target, memory_mb, launch)) as fuzz_target:
+            yield fuzz_target  # closed as well, since it may have been replaced
 
 
 def _refuse_remote(addresses: str) -> None:

@@ -63,6 +63,9 @@ CLOSE_S: Final = 1.0
 HALF_OPEN_MAX: Final = 40
 SUSPECTS: Final = 2_000
 """More cases than one turn sends."""
+LIKELY_SUSPECTS: Final = 60
+ANSWERED_SUSPECTS: Final = 400
+"""Cases that were sent last before a crash, and may be its cause although they were answered."""
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
@@ -218,10 +221,12 @@ class Engine:
     def suspects(self) -> list[Case]:
         """Return the likely causes of a crash: heads of connections that closed lately, other heads, then the rest.
 
-        A target that reads ahead may crash on a request whose response is not due yet.
+        A target that reads ahead may crash on a request whose response is not due yet, and one that answers before it
+        stores a change may crash on a request that was answered.
         """
-        heads, waiting = self._heads(), self.in_flight()
-        return _distinct([*reversed(self._closed_heads), *heads, *reversed(self._behind_closed), *waiting])
+        heads, waiting, last_sent = self._heads(), self.in_flight(), self.recent()[-ANSWERED_SUSPECTS:]
+        likely = _distinct([*reversed(self._closed_heads), *heads, *reversed(self._behind_closed), *waiting])
+        return _distinct([*likely[:LIKELY_SUSPECTS], *reversed(last_sent), *likely])
 
     def in_flight(self) -> list[Case]:
         """Return the cases that wait for a response, heads first; one of them occupies a target that stalls."""

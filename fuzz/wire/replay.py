@@ -32,6 +32,8 @@ SEGMENT_S: Final = 0.01
 SOCKET_TURNS: Final = 150
 """Repetitions of the steps: a leak exceeds its threshold only after many."""
 POLLS_MAX: Final = 400
+LATE_S: Final = 0.6
+"""How long a replay waits for a crash after the last response: some brokers answer before they store a change."""
 RESPONSE_ORACLES: Final = frozenset({Oracle.DECODE, Oracle.CORRELATION, Oracle.ERROR_CODE, Oracle.REFUSE})
 """Oracles on a single response, which need no check of the process."""
 
@@ -58,7 +60,7 @@ def replay_finding(fuzz_target: FuzzTarget, finding: Finding, deadline_s: float 
     make_topics(fuzz_target.address)
     if finding.sequence:
         violation = replay_sequence(finding.sequence, fuzz_target.address, finding.without)
-        dead = fuzz_target.why_dead() if violation is None else None
+        dead = fuzz_target.why_dead_within(LATE_S) if violation is None else None
         return (
             violation.failure
             if violation is not None
@@ -66,12 +68,13 @@ def replay_finding(fuzz_target: FuzzTarget, finding: Finding, deadline_s: float 
             if dead
             else None
         )
-    return Replay(fuzz_target, deadline_s).run(finding.cases(), finding.oracle)
+    settle_s = LATE_S if finding.oracle is Oracle.ALIVE else 0.0
+    return Replay(fuzz_target, deadline_s, settle_s=settle_s).run(finding.cases(), finding.oracle)
 
 
 @dataclass
 class Replay:
-    """Sends cases in order, on one connection for as long as it stays open.
+    """Sends cases in order, on one connection for as long as it stays open; then waits `settle_s` for a crash.
 
     `all_refused` is False once a case was not refused.
     """
@@ -79,6 +82,7 @@ class Replay:
     target: FuzzTarget
     deadline_s: float = DEADLINE_S
     parked_s: float = PARKED_S
+    settle_s: float = 0.0
     all_refused: bool = field(default=True, init=False)
     _early: bytes | None = field(default=None, init=False)
     """A response that came in the place of one that is not due: it belongs to the next frame."""
@@ -91,7 +95,7 @@ class Replay:
             failure = failure or self._watched(cases, oracle)
         if failure is not None and failure.oracle is oracle in RESPONSE_ORACLES:
             return failure
-        dead = self.target.why_dead()
+        dead = self.target.why_dead_within(self.settle_s)
         if dead is not None:
             return Failure(Oracle.ALIVE, f"the target {dead}")
         if (stack := self.target.logged_exception()) is not None:

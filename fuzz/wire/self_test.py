@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,11 +48,11 @@ def run_defect(defect: str, seed: int, folder: Path, seconds: float = TIME_S) ->
     def launch() -> ReferenceTarget:
         return ReferenceTarget(1, node_program=defective([defect]))
 
+    # Other failures are confirmed without a second broker, whose start takes longer than finding them.
+    second = launch if known.shows in WATCHED or known.outlasts_restart else None
     target = launch()
-    try:
-        # Other failures are confirmed without a second broker, whose start takes longer than finding them.
-        second = launch if known.shows in WATCHED else None
-        fuzz_target = FuzzTarget(next(iter(target.addresses.values())), target, "reference", launch=second)
+    address = next(iter(target.addresses.values()))
+    with closing(target), closing(FuzzTarget(address, target, "reference", launch=second)) as fuzz_target:
         session = Session(
             fuzz_target,
             folder / f"{defect}-{seed}",
@@ -59,8 +60,6 @@ def run_defect(defect: str, seed: int, folder: Path, seconds: float = TIME_S) ->
             Bounds(seconds, findings=1, counted=counted, deadline_s=DEADLINE_S, shrink_s=0),
         )
         summary = session.run()
-    finally:
-        target.close()
     counting = [row for row in summary["findings"] if counted in ("", row["oracle"])]
     first: dict[str, Any] = next(iter(counting), {})
     return DefectRun(

@@ -215,6 +215,9 @@ class Session:
         self.totals.ended = self.totals.ended or next((name for name, within in bounds.items() if not within), "")
         return not self.totals.ended
 
+    def _left_s(self) -> float:
+        return self.bounds.seconds - (time.monotonic() - self._started)
+
     def _findings(self) -> int:
         """Return the number of findings that count for the limit."""
         return sum(self.bounds.counted in ("", finding.oracle) for finding in self.triage.findings)
@@ -222,10 +225,9 @@ class Session:
     def _turn(self) -> None:
         self.target.start_measuring()
         started = time.monotonic()
-        left = self.bounds.seconds - (started - self._started)
         budget = min(self.bounds.cases - self.totals.cases, max(1, int(self.bounds.rate * TURN_S)))
         try:
-            begun = self._engine.run(min(TURN_S, left), budget)
+            begun = self._engine.run(min(TURN_S, self._left_s()), budget)
             self.totals.sending_s += time.monotonic() - started
             self._limit_rate(begun, started)
             self._check_process()
@@ -398,10 +400,21 @@ class Session:
         self._suspect_sequences()
         self._suspect(failure, suspects[::-1])
         self._has_hung = self._has_hung or SILENT in failure.message
+        if self._left_s() < self.target.start_s:
+            self.totals.ended = "time"
+            return
+        renewals = self.target.renewals
         is_alive = self.target.restart() if self.target.restarts_at_once else self.target.why_dead() is None
         if not is_alive and not self.target.revive():
             self.totals.ended = "the target is dead"
+        if self.target.renewals > renewals:
+            self._await_cause()
         self._continue()
+
+    def _await_cause(self) -> None:
+        """Send nothing until the cause of a crash is known: each start with empty data costs seconds."""
+        while self._confirmation.is_waiting(Oracle.ALIVE) and self._within_bounds():
+            time.sleep(SETTLE_S)
 
     def _suspend(self, suspects: list[Case]) -> None:
         """Do not send the kinds of these cases, except those that once had a response, until the cause is known."""

@@ -41,7 +41,9 @@ class FuzzTarget:
         self.address, self._target, self.name = address, target, name or address
         self.version = target.version if target is not None else "unknown"
         self._memory_mb, self._launch = memory_mb, launch
-        self.restarts, self.restart_s = 0, 0.0
+        self.restarts, self.restart_s, self.start_s = 0, 0.0, 0.0
+        self.renewals = 0
+        """How often it did not start with its data, so that it was started with empty data."""
         self.stall_limit_s = STALL_S
         self._attach()
 
@@ -54,12 +56,13 @@ class FuzzTarget:
         """Start another instance of the same broker; its user closes it."""
         assert self._launch is not None
         launched = self._launch()
-        twin = FuzzTarget(next(iter(launched.addresses.values())), launched, self.name, self._memory_mb)
+        address = next(iter(launched.addresses.values()))
+        twin = FuzzTarget(address, launched, self.name, self._memory_mb, self._launch)
         twin.stall_limit_s = self.stall_limit_s
         return twin
 
     def close(self) -> None:
-        """Stop the broker of a twin."""
+        """Stop the broker, if this process launched it."""
         if self._target is not None:
             self._target.close()
 
@@ -139,6 +142,13 @@ class FuzzTarget:
         """Return what the target did instead of answering; None if it answered, or `gives_up` returned True."""
         return why_dead(self.address, gives_up)
 
+    def why_dead_within(self, seconds: float) -> str | None:
+        """Return what the target did instead of answering, at once or within that time; None if it stays alive."""
+        end = time.monotonic() + seconds
+        while (dead := self.why_dead()) is None and time.monotonic() < end:
+            time.sleep(POLL_S)
+        return dead
+
     @property
     def is_launched(self) -> bool:
         """True if this process launched the target, and so may kill it."""
@@ -150,27 +160,53 @@ class FuzzTarget:
         return self.is_launched and self.restart_s < RESTART_MAX_S
 
     def revive(self) -> bool:
-        """Start the target again; False if it stays dead or was not launched by this process."""
+        """Start the target again; False if it stays dead or was not launched by this process.
+
+        If it does not start with its data, it is started with empty data. Otherwise one request that stores what the
+        start cannot read would end the run, and no replay could find that request.
+        """
         if self._target is None:
             return self.why_dead() is None
         self.restarts += 1
         started = time.monotonic()
         try:
-            if not self._target.revive():
-                return self.why_dead() is None
+            is_alive = self._start_with_data(self._target)
         except (UsageError, TargetFailure):
-            return False
-        self.address = next(iter(self._target.addresses.values()))
-        self._attach()
-        self.restart_s = time.monotonic() - started
+            is_alive = False
+        if not is_alive:
+            self.renewals += self._launch is not None
+            is_alive = self._renew()
+        self.start_s = time.monotonic() - started
+        return is_alive
+
+    def _start_with_data(self, target: Target) -> bool:
+        started = time.monotonic()
+        if target.revive():
+            self._move_to(target)
+            self.restart_s = time.monotonic() - started
         return self.why_dead() is None
 
-    def restart(self) -> bool:
-        """Kill and start the target again, after a hang or excessive memory."""
+    def _renew(self) -> bool:
+        """Replace the target by a new instance, whose data is empty; False if there is none."""
+        if self._launch is None:
+            return False
+        self.close()
+        try:
+            self._move_to(self._launch())
+        except (UsageError, TargetFailure):
+            return False
+        return self.why_dead() is None
+
+    def _move_to(self, target: Target) -> None:
+        self._target, self.address = target, next(iter(target.addresses.values()))
+        self._attach()
+
+    def restart(self, *, empty: bool = False) -> bool:
+        """Kill and start the target again, after a hang or excessive memory; with `empty` data, if that is possible."""
         if self.process is None or not self.is_launched:
             return False
         self.process.kill()
         end = time.monotonic() + GONE_TIMEOUT_S
         while self.process.is_alive and time.monotonic() < end:
             time.sleep(POLL_S)
-        return self.revive()
+        return (empty and self._renew()) or self.revive()

@@ -3,8 +3,8 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from threading import Event
@@ -12,28 +12,33 @@ from typing import Final
 
 from highwater.fuzz.wire.agreement import disagreement
 from highwater.fuzz.wire.connection import SILENT
-from highwater.fuzz.wire.engine import SLOW_S
+from highwater.fuzz.wire.engine import ANSWERED_SUSPECTS, LIKELY_SUSPECTS, SLOW_S
 from highwater.fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle, key_and_version, read_request
 from highwater.fuzz.wire.process import place_of
-from highwater.fuzz.wire.replay import RESPONSE_ORACLES, Replay, make_topics
+from highwater.fuzz.wire.replay import LATE_S, RESPONSE_ORACLES, Replay, make_topics
 from highwater.fuzz.wire.sequences.context import Violation
 from highwater.fuzz.wire.sequences.run import SequenceResult, replay_sequence
 from highwater.fuzz.wire.shrink import Breaks, minimise_list, shrink
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.errors import WireError
+from highwater.reference.wire.registry import APIS
 
 SHRINK_S: Final = 4.0
 DEADLINE_AGAIN_S: Final = 1.5
 """Deadline of a replay; the target has already been silent for longer than this."""
-SUSPECTS_MAX: Final = 60
+SUSPECTS_MAX: Final = LIKELY_SUSPECTS
+LATE_MAX: Final = LIKELY_SUSPECTS + ANSWERED_SUSPECTS
+LATE_PART: Final = 25
+"""Suspects of a crash after its response that are sent together."""
 PARKED_AGAIN_S: Final = 0.02
 CRASH_DEADLINE_S: Final = 0.3
 """Deadline of each frame if the failure is one of the process, so the reply itself does not matter."""
 FAILED_SEARCHES_MAX: Final = 3
 """Limit on searches through all cases of a turn that find no cause; each takes seconds."""
 LOG_KEPT: Final = 4_000
+NO_START: Final = "; it does not start again with its data"
 DIGITS: Final = re.compile(r"0x[0-9a-f]+|[0-9a-f]*\d[0-9a-f]*")
 KILLS_MAX: Final = 4
 """Crashes at one place of the target, after which the API version that reaches it is no longer sent."""
@@ -84,6 +89,12 @@ class Triage:
     """By place: how often a request of each API key caused the crash."""
     _failed_searches: Counter[Oracle] = field(default_factory=Counter)
     """By oracle: how often replaying all suspects did not reproduce the failure."""
+    _explained: set[int] = field(default_factory=set)
+    """Numbers of the deaths of which a sequence is the cause."""
+    _settle_s: float = 0.0
+    """How long replays wait for a crash, if the one that is examined comes after the response."""
+    _is_poisoned: bool = False
+    """Whether the failure that is examined leaves data with which the target does not start."""
     tries: int = 0
     last_log: str = ""
     last_failure: Failure | None = None
@@ -103,10 +114,12 @@ class Triage:
         the order in which they were sent. `log` is what the target logged, if that is not the one that replays.
         Sets `fatal_cases` to the case that crashed or blocked the target.
         """
-        self.fatal_cases = []
+        self.fatal_cases, self._settle_s, self._is_poisoned = [], 0.0, False
         is_fatal = failure.oracle in FATAL
         log = (self.target.log_text() if log is None else log) if is_fatal else ""
         if not suspects or self.is_reported(failure, suspects[-1]) or self._cause_is_known(failure, suspects, log):
+            return None
+        if failure.oracle is Oracle.ALIVE and number in self._explained:
             return None
         self._ensure_alive()
         culprits = self._find_cause(failure.oracle, suspects)
@@ -118,6 +131,9 @@ class Triage:
             failure = self.last_failure  # what the suspects alone cause, not what the whole run showed
         last = (culprits or suspects)[-1]
         self.fatal_cases = culprits[-1:] if failure.oracle in AVOIDED else []
+        if culprits and self._is_poisoned:
+            failure = replace(failure, message=failure.message + NO_START)
+            self.fatal_versions |= _versions_of(last)  # each version would cost a start with empty data
         self._count_kill(failure, log)
         signature = self._signature(failure, last, log)
         if signature in self.signatures:
@@ -200,29 +216,43 @@ class Triage:
         return finding
 
     def confirm_death(self, names: Sequence[str], number: int) -> Finding | None:
-        """Replay sequences that ran when the target died or hung, the latest first; report the first that does it."""
-        for name in reversed(names):
+        """Replay sequences that ran when the target died or hung, the latest first; report the one that does it.
+
+        The target may die late, in the sequence after the one that is the cause. So those that were replayed are
+        replayed once more, with time for a late crash after each.
+        """
+        self._is_poisoned, latest_first = False, names[::-1]
+        for index, name in enumerate(latest_first):
             found = self._dies_of(name)
             if found is None:
                 continue
-            signature = (Oracle.ALIVE.value, "sequence", name.partition(":")[0])
+            again = ((one, late) for one in latest_first[index::-1] if (late := self._dies_of(one, LATE_S)) is not None)
+            cause, found = next(again, (name, found)) if index else (name, found)
+            self._explained.add(number)
+            signature = (Oracle.ALIVE.value, "sequence", cause.partition(":")[0])
             is_known, self.signatures = signature in self.signatures, self.signatures | {signature}
-            self.target.restart()
-            return None if is_known else self._write_death(name, *found, number)
+            return None if is_known else self._write_death(cause, *found, number)
         return None
 
-    def _dies_of(self, name: str) -> tuple[Failure, Violation | None] | None:
-        """Return the failure if the target dies or hangs in a sequence, and the violation if the sequence saw it."""
+    def _dies_of(self, name: str, settle_s: float = 0.0) -> tuple[Failure, Violation | None] | None:
+        """Return the failure if the target dies or hangs in a sequence, and the violation if the sequence saw it.
+
+        The target is restarted then.
+        """
+        if self.ended.is_set():
+            raise RunEndedError
         self._ensure_alive()
-        violation, dead = replay_sequence(name, self.target.address), self.target.why_dead()
-        if dead is not None:
-            return Failure(Oracle.ALIVE, f"the target {dead}"), violation
+        violation, dead = replay_sequence(name, self.target.address), self.target.why_dead_within(settle_s)
         hangs = violation is not None and violation.failure.oracle is Oracle.DEADLINE
-        return (violation.failure, violation) if violation is not None and hangs else None
+        if dead is None and not hangs:
+            return None
+        self._restart_after_failure()
+        if violation is not None and hangs:
+            return violation.failure, violation
+        return Failure(Oracle.ALIVE, f"the target {dead}" + (NO_START if self._is_poisoned else "")), violation
 
     def _write_death(self, name: str, failure: Failure, violation: Violation | None, number: int) -> Finding:
-        reproduced = self._dies_of(name) is not None
-        self.target.restart()
+        reproduced = self._dies_of(name, LATE_S) is not None
         api, version = (violation.api.name, violation.version) if violation is not None else (name.partition(":")[0], 0)
         finding = Finding(
             id=new_id(self.folder, failure.oracle, api, version), oracle=failure.oracle, api=api, version=version,
@@ -303,10 +333,36 @@ class Triage:
             return suspects if self.breaks(suspects, oracle) else []
         if oracle is Oracle.MEMORY:
             return self._bisect(oracle, suspects)
-        for case in suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in PLACED or oracle is Oracle.STALL else suspects[-1:]:
+        tried = suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in PLACED or oracle is Oracle.STALL else suspects[-1:]
+        for number, case in enumerate(tried):
             if self.breaks([case], oracle):
-                return [case]
+                return self._confirm_crash(tried[: number + 1]) if oracle is Oracle.ALIVE else [case]
+        is_hopeless = self._failed_searches[oracle] >= FAILED_SEARCHES_MAX
+        if oracle is Oracle.ALIVE and not is_hopeless and (late := self._find_late_crash(suspects)):
+            return late
         return self._bisect(oracle, suspects) if len(suspects) > 1 else []
+
+    def _confirm_crash(self, tried: list[Case]) -> list[Case]:
+        """Return the cases that crash the target: the last one, unless one before it does so after its response.
+
+        A hang begins with its cause, and to wait for it again would take seconds.
+        """
+        hangs = self.last_failure is not None and SILENT in self.last_failure.message
+        if len(tried) == 1 or hangs or self.breaks(tried[-1:], Oracle.ALIVE):
+            return tried[-1:]
+        return self._find_late_crash(tried) or tried[-1:]
+
+    def _find_late_crash(self, suspects: list[Case]) -> list[Case]:
+        """Return the case that crashes the target some time after its response, or several; empty if none does.
+
+        Suspects are sent in parts, the latest first, and then alone: a bisection would crash the target more often,
+        which costs ten times as much as to wait for a crash that does not come.
+        """
+        self._settle_s = LATE_S
+        part = next((part for part in _parts(suspects[-LATE_MAX:], LATE_PART) if self.breaks(part, Oracle.ALIVE)), [])
+        alone = next((case for case in _parts(part, 1) if self.breaks(case, Oracle.ALIVE)), [])
+        self._settle_s = LATE_S if part else 0.0
+        return alone or part
 
     def _bisect(self, oracle: Oracle, suspects: list[Case]) -> list[Case]:
         """Return a minimal part of the suspects by bisection, trying the later half first."""
@@ -374,16 +430,24 @@ class Triage:
         deadline_s = min(self.deadline_s, CRASH_DEADLINE_S) if is_of_process else self.deadline_s
         if self.ended.is_set():
             raise RunEndedError
-        failure = Replay(self.target, deadline_s, PARKED_AGAIN_S).run(cases, oracle)
+        failure = Replay(self.target, deadline_s, PARKED_AGAIN_S, self._settle_s).run(cases, oracle)
         self.last_failure = failure
         self.last_log = self.target.log_text() if failure is not None and failure.oracle in FATAL else ""
         if failure is not None and (failure.oracle in RESTARTS or self.target.holds_excess_memory):
-            self.target.restart()
-            self._ensure_alive()
+            self._restart_after_failure()
         if failure is None:
             return False
         is_endless_stall = oracle is Oracle.STALL and failure.oracle is Oracle.ALIVE
         return failure.oracle is oracle or is_endless_stall
+
+    def _restart_after_failure(self) -> None:
+        """Restart the target, with empty data once it is known that it does not start with what the failure left."""
+        renewals = self.target.renewals
+        self.target.restart(empty=self._is_poisoned)
+        self._ensure_alive()
+        self._is_poisoned |= self.target.renewals > renewals
+        if self._is_poisoned:
+            make_topics(self.target.address)  # the next suspects need them
 
     def _breaks_after_restart(self, cases: list[Case], oracle: Oracle) -> bool:
         """Return True if the cases also fail on a freshly started target, as for a user who replays the finding."""
@@ -417,6 +481,19 @@ def _place_of_kill(failure: Failure, log: str) -> str:
     if failure.oracle not in PLACED:
         return ""
     return place_of(log) or (SILENT if SILENT in failure.message else "")
+
+
+def _parts(cases: list[Case], size: int) -> Iterator[list[Case]]:
+    """Yield parts of that size, the last one first; the first one may be smaller."""
+    for end in range(len(cases), 0, -size):
+        yield cases[max(0, end - size) : end]
+
+
+def _versions_of(case: Case) -> set[tuple[int, int]]:
+    """Return the API key of a case with each version of the API; with its own if the API is not known."""
+    api = APIS.get(case.key)
+    versions = range(api.min_version, api.max_version + 1) if api is not None else (case.version,)
+    return {(case.key, version) for version in versions}
 
 
 def _differ_in_numbers_only(one: str, other: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from highwater.fuzz.wire.defects.connection import DefectiveConnection
+from highwater.fuzz.wire.defects.requests import crash_if_poisoned
 from highwater.fuzz.wire.defects.table import check_defects
 from highwater.reference.configuration.properties import read_config
 from highwater.reference.drivers.process import run_node
@@ -28,6 +29,7 @@ def main(
     """Run the node that this TOML file describes, with the defects."""
     names = defects.split(",")
     check_defects(names)
+    crash_if_poisoned(config)
     run_node(
         read_config(config),
         lambda address: print(f"ready {address}", flush=True),

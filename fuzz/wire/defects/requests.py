@@ -1,5 +1,8 @@
 """Defects of a request handler: valid requests that it does not expect."""
 
+import asyncio
+import sys
+from pathlib import Path
 from typing import Final
 
 from highwater.fuzz.wire.defects.harm import crash, key_of, read
@@ -7,8 +10,10 @@ from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.framing import decode_request_header
 from highwater.reference.wire.messages.consumer_groups import decode_subscription
 
-PRODUCE, FETCH, LIST_OFFSETS, FIND_COORDINATOR, JOIN_GROUP, SASL_AUTHENTICATE = 0, 1, 2, 10, 11, 36
+PRODUCE, FETCH, LIST_OFFSETS, FIND_COORDINATOR, JOIN_GROUP, CREATE_TOPICS, SASL_AUTHENTICATE = 0, 1, 2, 10, 11, 19, 36
 EARLIEST_LOCAL: Final = -4
+POISON_S: Final = 0.05
+POISONED: Final = "the stored topic has no partitions"
 
 
 def fetch_of_topics(frame: bytes) -> bytes:
@@ -76,3 +81,23 @@ def token_first(frame: bytes) -> bytes:
     if key_of(frame) == SASL_AUTHENTICATE:
         crash("nil pointer dereference at sasl_session.go:12")
     return frame
+
+
+def topic_that_poisons(frame: bytes) -> bytes:
+    """Store a topic of 0 partitions, which ends the broker after its response, and at every start with its data."""
+    request = read(frame, CREATE_TOPICS)
+    if request is not None and any(topic.num_partitions == 0 for topic in request[1].topics):
+        poison_of(Path(sys.argv[sys.argv.index("--config") + 1])).touch()
+        asyncio.get_running_loop().call_later(POISON_S, crash, POISONED)
+    return frame
+
+
+def crash_if_poisoned(config: Path) -> None:
+    """End the node if it has stored what it cannot read; `config` is the file that names its data."""
+    if poison_of(config).exists():
+        crash(POISONED)
+
+
+def poison_of(config: Path) -> Path:
+    """Return the file that exists once the data cannot be read; it is beside them, and removed with them."""
+    return config.with_suffix(".poisoned")

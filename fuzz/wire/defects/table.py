@@ -18,6 +18,8 @@ class WireDefect:
     shows: str
     on_request: RequestDefect | None = None
     on_response: ResponseDefect | None = None
+    outlasts_restart: bool = False
+    """Whether the broker only starts again with empty data."""
 
 
 WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
@@ -39,6 +41,9 @@ WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
     "NegativePartition": WireDefect("a partition index used without a check", "alive", requests.negative_partition),
     "MemberMetadata": WireDefect("librdkafka before 1.9: JoinGroup's metadata", "alive", requests.member_metadata),
     "TokenFirst": WireDefect("a login message out of order", "alive", requests.token_first),
+    "PoisonedStart": WireDefect(
+        "a stored topic that ends every start", "alive", requests.topic_that_poisons, outlasts_restart=True
+    ),
     "HandlerRaises": WireDefect("an exception that no handler catches", "stack", requests.raising),
     "DescriptorLeak": WireDefect("a connection closed without its socket", "deadline"),
     # the whole broker
