@@ -11,9 +11,27 @@ import pytest
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.fuzz.tests.test_wire import fake_broker, honest
 from highwater.fuzz.wire.confirmation import ALIKE_MAX, Confirmation
+from highwater.fuzz.wire.connection import connect
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.pool import sound_frame
-from highwater.fuzz.wire.oracles.leaks import GROUP_EVERY_S, GROUP_KINDS, GROWTH_MB, LeakWatch, outcome_class, slope
+from highwater.fuzz.wire.oracles.freed_memory import COMMITS_MAX, use_freed_memory
+from highwater.fuzz.wire.oracles.leaks import (
+    GROUP_EVERY_S,
+    GROUP_KINDS,
+    GROWTH_MB,
+    NEW_SESSION,
+    READ_BLOCKS,
+    READ_WARM_UP,
+    READS_AT_ONCE,
+    READS_EVERY_S,
+    READS_FIRST_S,
+    LeakWatch,
+    kind_of_read,
+    outcome_class,
+    seems_to_keep,
+    slope,
+    slope_of_read,
+)
 from highwater.fuzz.wire.oracles.responses import Oracle
 from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch, difference, snapshot
@@ -21,6 +39,8 @@ from highwater.fuzz.wire.replay import make_topics
 from highwater.fuzz.wire.self_test import run_defect
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.fuzz.wire.triage import Triage
+from highwater.reference.wire.framing import encode_request
+from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.registry import APIS
 
 SEED = 5
@@ -120,6 +140,95 @@ def test_a_jvm_is_reported_as_not_covered() -> None:
     watch.sample(MEGABYTE, 0.0)
     assert not watch.next_group(9.0)
     assert watch.report().startswith("not covered: ")
+
+
+class Cache(Memory):
+    """A process that keeps 1,400 bytes for each of the first 1,000 requests, as a broker does for fetch sessions."""
+
+    def send(self, cases: list[Case]) -> None:
+        self.bytes += 1_400 * max(0, min(len(cases), 1_000 - self.sent))
+        self.sent += len(cases)
+
+
+class Collected(Memory):
+    """A process whose garbage is collected once it has grown by 6 MB."""
+
+    def send(self, cases: list[Case]) -> None:
+        self.sent += len(cases)
+        self.bytes = 100 * MEGABYTE + self.sent * 1_100 % (6 * MEGABYTE)
+
+
+def test_a_kilobyte_that_every_read_keeps_is_found() -> None:
+    memory, read = Memory(1_024, key=3), case_of(3)
+    assert seems_to_keep(lambda: memory.bytes, memory.send, read)
+    assert slope_of_read(lambda: memory.bytes, memory.send, [read]) == pytest.approx(1_024)
+    other = Memory(1_024, key=2)
+    assert not seems_to_keep(lambda: other.bytes, other.send, read)
+
+
+@pytest.mark.parametrize("kind", [Cache, Collected])
+def test_what_is_bounded_is_no_leak_of_a_read(kind: type[Memory]) -> None:
+    memory, read = kind(0), case_of(1, 7)
+    assert seems_to_keep(lambda: memory.bytes, memory.send, read), "some hundred requests do not show the bound"
+    assert slope_of_read(lambda: memory.bytes, memory.send, [read]) is None
+
+
+def test_a_large_leak_of_a_read_does_not_fill_the_machine() -> None:
+    memory = Memory(MEGABYTE, key=3)
+    assert slope_of_read(lambda: memory.bytes, memory.send, [case_of(3)]) is not None
+    assert memory.sent < 50 * (1 + len(READ_BLOCKS)) < READ_WARM_UP
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "outcome", "expected"),
+    [
+        (3, 1, (0,), (3, "ok")), (32, 1, (0, 3), (32, "error")), (3, 1, "closed", None), (19, 1, (0,), None),
+        (1, 4, (0,), (1, "ok")),
+    ],
+)  # fmt: skip
+def test_only_answered_requests_that_read_are_sent_alone(
+    key: int, version: int, outcome: tuple[int, ...] | str, expected: tuple[int, str] | None
+) -> None:
+    assert kind_of_read(case_of(key, version), outcome) == expected
+
+
+def test_a_fetch_that_begins_a_session_is_a_kind_of_its_own() -> None:
+    frames = [encode_request(FetchRequest(session_epoch=epoch), 7, 1, "") for epoch in (-1, 0, 1)]
+    kinds = [kind_of_read(Case(1, 7, (frame,)), (0,)) for frame in frames]
+    assert kinds == [(1, "ok"), (1, f"ok, {NEW_SESSION}"), (1, "ok")]
+
+
+def test_reads_are_sent_alone_those_first_that_were_not_sent_yet() -> None:
+    watch = LeakWatch()
+    for key in (3, 10, 18):
+        for _ in range(2):
+            watch.note(case_of(key), (0,))
+    assert not watch.next_reads(0.0), "too early"
+    first = watch.next_reads(READS_FIRST_S)
+    assert {key: len(cases) for (key, _), cases in first.items()} == {3: 2, 10: 2, 18: 2}
+    watch.sent_alone(first, READS_FIRST_S)
+    for version in range(READS_AT_ONCE):
+        for key in (3, 32, 60):
+            watch.note(case_of(key, version % 2), (0,))
+    assert not watch.next_reads(READS_FIRST_S + READS_EVERY_S / 2), "too often"
+    watch.restarted()
+    second = watch.next_reads(READS_FIRST_S + READS_EVERY_S)
+    assert list(second)[:2] == [(32, "ok"), (60, "ok")]
+    assert sum(map(len, second.values())) <= READS_AT_ONCE
+    assert "3 of 5 kinds that only read" in watch.report()
+
+
+def test_freed_memory_is_used_until_commits_grow_the_memory() -> None:
+    target = ReferenceTarget(1)
+    try:
+        fuzz_target = FuzzTarget(target.bootstrap, target, "reference")
+        make_topics(target.bootstrap)
+        with connect(target.bootstrap) as connection:
+            assert use_freed_memory(connection, fuzz_target.memory)
+            sizes = iter([0] * COMMITS_MAX)
+            assert not use_freed_memory(connection, lambda: next(sizes)), "a process that does not grow"
+    finally:
+        target.close()
 
 
 @pytest.mark.parametrize(("outcome", "expected"), [("closed", "closed"), ((0,), "ok"), ((), "ok"), ((0, 3), "error")])
@@ -235,7 +344,7 @@ class TwinTarget(FuzzTarget):
 
 @pytest.mark.sample(2)
 @pytest.mark.long
-@pytest.mark.parametrize("defect", ["AcksUnchecked", "MetadataLeak", "LongNameStall", "CorruptAppended"])
+@pytest.mark.parametrize("defect", ["AcksUnchecked", "MetadataLeak", "ConfigsLeak", "LongNameStall", "CorruptAppended"])
 def test_a_planted_defect_of_each_oracle_is_found_by_it(defect: str, tmp_path: Path) -> None:
     found = run_defect(defect, SEED, tmp_path, seconds=600)  # it ends at the first finding of that oracle
     assert (found.found, found.oracle) == (True, found.shows), f"seed {SEED}: {found}"

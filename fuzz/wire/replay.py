@@ -2,15 +2,17 @@
 
 import random
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from highwater.fuzz.wire.connection import advertised, connect
 from highwater.fuzz.wire.findings import Finding
 from highwater.fuzz.wire.generate.cases import Case, Ends
 from highwater.fuzz.wire.generate.requests import TOPICS
-from highwater.fuzz.wire.oracles.leaks import slope
+from highwater.fuzz.wire.oracles.freed_memory import use_freed_memory
+from highwater.fuzz.wire.oracles.leaks import kind_of_read, seems_to_keep, slope, slope_of_read
 from highwater.fuzz.wire.oracles.responses import (
     DEADLINE_S,
     PARKED_S,
@@ -25,7 +27,7 @@ from highwater.fuzz.wire.sequences.context import LATEST, RETRIABLE, SequenceAba
 from highwater.fuzz.wire.sequences.run import replay_sequence, version_ranges
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
-from highwater.reference.wire.errors import FrameSizeError
+from highwater.reference.wire.errors import FrameSizeError, WireError
 
 SEGMENT_S: Final = 0.01
 """Pause between segments, so that the target reads each with a separate call."""
@@ -34,8 +36,15 @@ SOCKET_TURNS: Final = 150
 POLLS_MAX: Final = 400
 LATE_S: Final = 0.6
 """How long a replay waits for a crash after the last response: some brokers answer before they store a change."""
+REPEATED_S: Final = 0.25
+"""Deadline of a request that is repeated thousands of times."""
+REPEATED, SLOWEST_S = 10, 0.01
+"""Requests that are timed, and the longest time for each of them."""
 RESPONSE_ORACLES: Final = frozenset({Oracle.DECODE, Oracle.CORRELATION, Oracle.ERROR_CODE, Oracle.REFUSE})
 """Oracles on a single response, which need no check of the process."""
+
+
+Measured = TypeVar("Measured")
 
 
 def make_topics(address: str) -> None:
@@ -111,7 +120,7 @@ class Replay:
         """Send the cases in the way in which the expected oracle observes the broker."""
         if oracle is Oracle.LEAK:
             kept = self.kept_memory(cases)
-            return None if kept is None else Failure(Oracle.LEAK, f"keeps {kept / 1024:.0f} kB for each request")
+            return None if kept is None else Failure(Oracle.LEAK, f"keeps {kept / 1024:.1f} kB for each request")
         if oracle is Oracle.STALL:
             with StallWatch(
                 self.target.address, self.target.stall_limit_s, self.target.waited_for_processor_s
@@ -134,7 +143,40 @@ class Replay:
 
     def kept_memory(self, cases: list[Case], kinds: int = 1) -> float | None:
         """Return the bytes that the target keeps for each of the requests, if that is too much for so many kinds."""
-        return slope(self.target.memory, self._steps, cases, kinds)
+        kept = slope(self.target.memory, self._steps, cases, kinds)
+        is_read = all(kind_of_read(case, ()) is not None for case in cases)
+        if kept is None and kinds == 1 and is_read:
+            self.use_freed_memory()
+            return self._repeated(lambda send: slope_of_read(self.target.memory, send, cases))
+        return kept
+
+    def use_freed_memory(self) -> None:
+        """Have the target use the memory that it has freed, as far as it accepts the requests for that."""
+        with suppress(OSError, WireError), connect(self.target.address) as connection:
+            use_freed_memory(connection, self.target.memory)
+
+    def seems_to_keep(self, case: Case) -> bool:
+        """Return True if the memory seems to grow with each repetition of a request that only reads."""
+        if not self._repeated(lambda send: _is_quick(send, case)):
+            return False
+        return self._repeated(lambda send: seems_to_keep(self.target.memory, send, case)) or False
+
+    def _repeated(self, measure: Callable[[Callable[[list[Case]], None]], Measured]) -> Measured | None:
+        """Return what `measure` returns; None if a request that it sends is not answered.
+
+        All requests that it sends together are in flight at once, and responses are not judged: it sends thousands.
+        """
+        try:
+            with connect(self.target.address, REPEATED_S) as connection:
+
+                def send(cases: list[Case]) -> None:
+                    connection.send_bytes(b"".join(case.frames[0] for case in cases))
+                    for _ in cases:
+                        connection.receive_frame(REPEATED_S)
+
+                return measure(send)
+        except (OSError, ConnectionClosedError, ReplyTimeoutError, FrameSizeError):
+            return None
 
     def are_refused(self, cases: list[Case]) -> bool:
         """Send the cases; return True if each was refused."""
@@ -206,3 +248,10 @@ class Replay:
             if allowed.silent_ok:
                 return None, not allowed.blocks
             return Failure(Oracle.DEADLINE, f"neither answered nor closed within {allowed.wait_s:g} s"), False
+
+
+def _is_quick(send: Callable[[list[Case]], None], case: Case) -> bool:
+    """Return False for a request that waits, such as a long poll: thousands of repetitions would take minutes."""
+    started = time.monotonic()
+    send([case] * REPEATED)
+    return time.monotonic() - started < REPEATED * SLOWEST_S

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -275,9 +276,8 @@ class Session:
             if self.target.holds_excess_memory:
                 self._restart()
         self._leaks.sample(self.target.memory(), time.monotonic())
-        is_idle = not self._confirmation.is_waiting(Oracle.LEAK)
-        if is_idle and (kinds := self._leaks.next_group(time.monotonic())):
-            self._submit(Oracle.LEAK, partial(self._search_leak, kinds, self.totals.cases))
+        if not self._confirmation.is_waiting(Oracle.LEAK):
+            self._search_leaks()
         if time.monotonic() - self._counted > SOCKETS_EVERY_S:
             self._counted = time.monotonic()
             self._engine.drain(SETTLE_S)
@@ -426,6 +426,19 @@ class Session:
         """Hand a failure to the confirmation; `suspects` are in the order in which they were sent."""
         number, log = self.totals.cases, self.target.log_text() if failure.oracle in FATAL else ""
         self._submit(name or failure.oracle, lambda triage: triage.confirm(failure, suspects, number, log))
+
+    def _search_leaks(self) -> None:
+        """Have the next kinds of requests sent alone or in a group, if it is time for that."""
+        number, now = self.totals.cases, time.monotonic()
+        if self.target.has_twin and (reads := self._leaks.next_reads(now)):
+            self._submit(Oracle.LEAK, partial(self._search_leaking_read, reads, number))
+        elif kinds := self._leaks.next_group(now):
+            self._submit(Oracle.LEAK, partial(self._search_leak, kinds, number))
+
+    def _search_leaking_read(self, reads: dict[LeakKind, list[Case]], number: int, triage: Triage) -> Finding | None:
+        finding = triage.search_leaking_read(chain.from_iterable(reads.values()), number)
+        self._leaks.sent_alone(reads, time.monotonic())
+        return finding
 
     def _search_leak(self, kinds: dict[LeakKind, list[Case]], number: int, triage: Triage) -> Finding | None:
         finding = triage.search_leak(list(kinds.values()), number)

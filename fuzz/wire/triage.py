@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -152,7 +152,8 @@ class Triage:
         except RunEndedError:
             return self._write(failure, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
         self._ensure_alive()
-        if failure.oracle is Oracle.STATE and not reproduced:  # a timer has changed it: members expire
+        # A timer has changed the state (members expire), or a cache was filled.
+        if failure.oracle in (Oracle.STATE, Oracle.LEAK) and not reproduced:
             self.unconfirmed += 1
             self.signatures.discard(signature)
             return None
@@ -406,6 +407,25 @@ class Triage:
         suspected = Failure(Oracle.LEAK, "the memory grew")
         leaking = next((cases for cases in kinds if self.breaks(cases, Oracle.LEAK)), None)
         return None if leaking is None else self.confirm(suspected, leaking, number)
+
+    def search_leaking_read(self, cases: Iterable[Case], number: int) -> Finding | None:
+        """Repeat each of the cases, which only read, alone; write a finding for the first that keeps memory.
+
+        The target is restarted before, and uses the memory that it has freed, which would hide what is kept.
+        """
+        if not self.target.restart():
+            return None
+        make_topics(self.target.address)
+        Replay(self.target).use_freed_memory()
+        suspected = Failure(Oracle.LEAK, "the memory grew")
+        for case in cases:
+            if self.ended.is_set():
+                raise RunEndedError
+            if not self.is_reported(suspected, case) and Replay(self.target).seems_to_keep(case):
+                finding = self.confirm(suspected, [case], number)
+                if finding is not None:
+                    return finding
+        return None
 
     def same_failure(self, cases: list[Case], oracle: Oracle, log: str) -> Breaks:
         """Return a predicate for shrinking: the candidate must cause the same failure, and no other.

@@ -8,8 +8,8 @@ from highwater.fuzz.wire.defects.lengths import HUGE, failing_site
 from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.framing import decode_request
 
-METADATA, FIND_COORDINATOR, HEARTBEAT, DESCRIBE_GROUPS = 3, 10, 12, 15
-LARGE, MEDIUM, SMALL = 1 << 20, 100 << 10, 40 << 10
+FETCH, METADATA, FIND_COORDINATOR, HEARTBEAT, DESCRIBE_GROUPS, DESCRIBE_CONFIGS = 1, 3, 10, 12, 15, 32
+LARGE, MEDIUM, SMALL, TINY = 1 << 20, 100 << 10, 40 << 10, 1 << 10
 LONG_NAME: Final = 30_000
 STALL_S, SHORT_STALL_S = 3.0, 2.0
 _kept: list[bytes] = []
@@ -45,6 +45,18 @@ def group_names_kept(frame: bytes) -> bytes:
     request = read(frame, DESCRIBE_GROUPS)
     for _ in request[1].groups if request is not None else ():
         _keep(SMALL)
+    return frame
+
+
+def fetch_kept(frame: bytes) -> bytes:
+    if read(frame, FETCH) is not None:
+        _keep(TINY)
+    return frame
+
+
+def configs_kept(frame: bytes) -> bytes:
+    if read(frame, DESCRIBE_CONFIGS) is not None:
+        _keep(TINY)
     return frame
 
 

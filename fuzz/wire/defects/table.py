@@ -51,6 +51,8 @@ WIRE_DEFECTS: Final[Mapping[str, WireDefect]] = {
     "RefusedLeak": WireDefect("100 kB kept for every request that does not decode", "leak", slowness.refused_kept),
     "HeartbeatLeak": WireDefect("40 kB kept for every Heartbeat", "leak", slowness.heartbeat_kept),
     "GroupNameLeak": WireDefect("40 kB kept for every group that is described", "leak", slowness.group_names_kept),
+    "FetchLeak": WireDefect("1 kB kept for every Fetch", "leak", slowness.fetch_kept),
+    "ConfigsLeak": WireDefect("1 kB kept for every DescribeConfigs", "leak", slowness.configs_kept),
     "CoordinatorStall": WireDefect("an unknown type of key blocks all for 3 s", "stall", slowness.coordinator_sleeps),
     "LongNameStall": WireDefect("a name of 30,000 bytes blocks all for 2 s", "stall", slowness.long_names_slow),
     "TagCountStall": WireDefect("a count of tags is iterated for 3 s", "stall", slowness.tags_counted),

@@ -11,16 +11,25 @@ After each turn the resident memory of the first instance is noted. The minimum 
 minimum after the warm-up: garbage collection and compaction only make single samples larger. Once that grows by
 `GROWTH_MB`, groups follow each other without a pause until all kinds were sent.
 
+A request that only reads may keep nothing, however often it is repeated. So cases of such requests are also sent alone,
+on the second instance, once it has used up the memory that it had freed (`freed_memory`). `seems_to_keep` sends a case
+some hundred times; if the memory grows by READ_BYTES for each, `slope_of_read` repeats it more often than a cache has
+entries (a broker remembers 1,000 fetch sessions of 1.4 kB) and requires every block to grow. The blocks become longer,
+since a runtime with a garbage collector grows, too, until it collects for the first time.
+
 Not covered: a JVM, whose heap grows up to its limit whatever is sent, and a process whose memory cannot be read.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from itertools import cycle, islice
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, cycle, islice, zip_longest
 from typing import Final
 
-from highwater.fuzz.wire.generate.cases import Case
+from highwater.fuzz.wire.generate.cases import Case, Ends
+from highwater.fuzz.wire.oracles.responses import read_request
+from highwater.fuzz.wire.oracles.states import MAY_CREATE, READS
 from highwater.fuzz.wire.process import MEGABYTE
+from highwater.reference.wire.errors import WireError
 
 GROWTH_MB: Final = 24
 WARM_UP_S: Final = 2.0
@@ -38,6 +47,18 @@ MEASURED_EVERY: Final = 10
 KEPT_BYTES: Final = 16 * 1024
 KEPT_FACTOR: Final = 8
 """A request may keep KEPT_BYTES and KEPT_FACTOR times its size: stored records, topics and members are no leak."""
+FETCH, HEARTBEAT = 1, 12
+REPEATABLE: Final = READS | MAY_CREATE | {HEARTBEAT}
+"""API keys of requests that keep nothing when they are repeated; what a Metadata creates exists the second time."""
+NEW_SESSION: Final = "new session"
+"""Addition to the kind of a Fetch that begins a fetch session: one in ten or twenty, so other Fetches would hide it."""
+READS_FIRST_S, READS_EVERY_S = 4.0, 8.0
+READS_AT_ONCE: Final = 40
+READ_CASES: Final = 8
+READ_BYTES: Final = 512
+READ_FIRST, READ_REQUESTS = 40, 200
+READ_WARM_UP: Final = 2_000
+READ_BLOCKS: Final = (500, 500, 1_000, 2_000, 4_000)
 JVM: Final = "java"
 ANSWERED: Final = ("ok", "error")
 """Outcomes of requests that were carried out or refused by their handler, whose kinds are sent first."""
@@ -53,6 +74,25 @@ def outcome_class(outcome: tuple[int, ...] | str) -> str:
     return "error" if any(outcome) else "ok"
 
 
+def kind_of_read(case: Case, outcome: tuple[int, ...] | str) -> LeakKind | None:
+    """Return the kind of a case that only reads, was answered and leaves its connection open; otherwise None."""
+    outcome_name = outcome_class(outcome)
+    is_plain = len(case.frames) == 1 and not case.cuts and case.ends is Ends.OPEN
+    if case.key not in REPEATABLE or outcome_name not in ANSWERED or not is_plain:
+        return None
+    is_new = case.key == FETCH and _begins_session(case)
+    return case.key, f"{outcome_name}, {NEW_SESSION}" if is_new else outcome_name
+
+
+def _begins_session(case: Case) -> bool:
+    """Return True for a Fetch that asks for a new fetch session (KIP-227)."""
+    try:
+        _, request = read_request(case.frames[0][4:])
+    except WireError:
+        return False
+    return bool(request.session_id == 0 and request.session_epoch == 0)
+
+
 class LeakWatch:
     """Memory over the requests of a run. `reason` says why it is not covered; empty if it is."""
 
@@ -63,6 +103,9 @@ class LeakWatch:
         self._sent: Counter[LeakKind] = Counter()
         self._urgent_round = 0
         self._next_group = 0.0
+        self._reads: dict[LeakKind, deque[Case]] = {}
+        self._sent_alone: Counter[LeakKind] = Counter()
+        self._next_reads: float | None = None
         self.restarted()
 
     def restarted(self) -> None:
@@ -78,6 +121,8 @@ class LeakWatch:
         if kind not in self._cases:
             self._cases[kind] = deque(maxlen=CASES_OF_KIND)
         self._cases[kind].append(case)
+        if (read := kind_of_read(case, outcome)) is not None:
+            self._reads.setdefault(read, deque(maxlen=READ_CASES)).append(case)
 
     def sample(self, memory: int, now: float) -> None:
         """Note the memory (bytes) of the first instance after a turn."""
@@ -111,11 +156,33 @@ class LeakWatch:
         """Count a group, once it was sent to its end: one that a run has no time for is not covered."""
         self._sent.update(list(kinds))  # a mapping would add its values
 
+    def next_reads(self, now: float) -> dict[LeakKind, list[Case]]:
+        """Return cases that only read, to be sent alone: of the kinds that were sent least often; none too often."""
+        if self._next_reads is None:
+            self._next_reads = now + READS_FIRST_S
+        if self.reason or now < self._next_reads or not self._reads:
+            return {}
+        self._next_reads = now + READS_EVERY_S
+        kinds = sorted(self._reads, key=lambda kind: self._sent_alone[kind])
+        rows = zip_longest(*([(kind, case) for case in reversed(self._reads[kind])] for kind in kinds))
+        chosen: dict[LeakKind, list[Case]] = {}
+        for kind, case in islice(filter(None, chain.from_iterable(rows)), READS_AT_ONCE):
+            chosen.setdefault(kind, []).append(case)
+        return chosen
+
+    def sent_alone(self, reads: Mapping[LeakKind, list[Case]], now: float) -> None:
+        """Count cases that only read, once all of them were sent."""
+        self._next_reads = now + READS_EVERY_S
+        self._sent_alone.update({kind: len(cases) for kind, cases in reads.items()})
+
     def report(self) -> str:
         if self.reason:
             return f"not covered: {self.reason}"
         sent, kinds = sum(self._sent[kind] > 0 for kind in self._cases), len(self._cases)
-        return f"grew by {self.grown_mb} MB in {self.requests:,} requests, {sent} of {kinds} kinds sent in small groups"
+        return (
+            f"grew by {self.grown_mb} MB in {self.requests:,} requests, {sent} of {kinds} kinds sent in small groups, "
+            f"{len(self._sent_alone)} of {len(self._reads)} kinds that only read sent alone"
+        )
 
 
 def slope(
@@ -146,3 +213,21 @@ def _block(memory: Callable[[], int], send: Callable[[list[Case]], object], case
         if growth > BLOCK_MB * MEGABYTE:
             return growth / (number + MEASURED_EVERY)
     return growth / requests
+
+
+def seems_to_keep(memory: Callable[[], int], send: Callable[[list[Case]], object], case: Case) -> bool:
+    """Repeat a request that only reads some hundred times; return True if the memory still grows with each."""
+    _block(memory, send, [case], READ_FIRST)
+    _block(memory, send, [case], READ_REQUESTS)
+    return _block(memory, send, [case], READ_REQUESTS) >= READ_BYTES
+
+
+def slope_of_read(memory: Callable[[], int], send: Callable[[list[Case]], object], cases: list[Case]) -> float | None:
+    """Repeat requests that only read; return the bytes kept for each if every block kept READ_BYTES or more."""
+    _block(memory, send, cases, READ_WARM_UP)
+    slopes = []
+    for requests in READ_BLOCKS:
+        slopes.append(_block(memory, send, cases, requests))
+        if slopes[-1] < READ_BYTES:
+            return None
+    return sum(slopes) / len(slopes)
