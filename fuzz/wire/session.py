@@ -1,6 +1,5 @@
 """The fuzzing loop: send cases, check replies and the process, run sequences, and hand failures to the confirmation."""
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,46 +14,35 @@ from highwater.errors import UsageError
 from highwater.fuzz.wire.agreement import disagreement, random_read
 from highwater.fuzz.wire.confirmation import LAST_S, Confirmation
 from highwater.fuzz.wire.connection import SILENT, advertised, unknown_versions
-from highwater.fuzz.wire.corpus import Corpus, Coverage, State, read_state, write_state
+from highwater.fuzz.wire.corpus import Coverage
 from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
-from highwater.fuzz.wire.findings import FILE, Finding, api_name
+from highwater.fuzz.wire.findings import Finding
 from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Kind
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.go_counters import Counters
+from highwater.fuzz.wire.guidance import Guidance
 from highwater.fuzz.wire.oracles.leaks import LeakKind, LeakWatch
 from highwater.fuzz.wire.oracles.malformed import must_be_refused
 from highwater.fuzz.wire.oracles.responses import DEADLINE_S, Failure, Oracle
 from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch
-from highwater.fuzz.wire.process import MEGABYTE, Process
 from highwater.fuzz.wire.replay import Replay, make_topics
+from highwater.fuzz.wire.run_state import RunState, Totals
+from highwater.fuzz.wire.sequence_turns import SequenceTurns
 from highwater.fuzz.wire.sequences.run import (
-    ParallelRunner,
     SequenceResult,
-    runnable,
     skipped_sequences,
     version_ranges,
 )
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.fuzz.wire.triage import CRASH_DEADLINE_S, FATAL, PARKED_AGAIN_S, SHRINK_S, Triage
-from highwater.reference.wire.errors import DecodeError
-from highwater.reference.wire.framing import decode_response
-from highwater.reference.wire.registry import APIS
-from highwater.reference.wire.schema import message_layout
 
 SOUND_SHARE: Final = 0.25
 """Share of valid requests, which bring the target into states with topics, groups and transactions."""
 TURN_S: Final = 0.25
-SEQUENCES_S, SEQUENCES_SHARE = 0.08, 4
-"""Time for sequences in a turn. They end later on a slow target; then they pause, for 1/SEQUENCES_SHARE of the time."""
 COMPARISONS: Final = 20
-PERSIST_EVERY_S: Final = 10.0
-PERSIST_SHARE: Final = 50
-"""The state is written for at most 1/PERSIST_SHARE of the time; after an hour each write takes seconds."""
 SOCKETS_EVERY_S: Final = 5.0
 MAX_FINDINGS: Final = 200
-DEFER_MAX: Final = 12
-"""Turns for which sequences are deferred while the target is busy; some targets are always busy."""
 SETTLE_S: Final = 0.05
 BUSY_S: Final = 0.25
 STUCK_S: Final = 0.6
@@ -62,11 +50,6 @@ SLOW: Final = "slow"
 OF_SEQUENCES: Final = "death in sequences"
 SEARCHES: Final = (Oracle.LEAK, OF_SEQUENCES)
 """Jobs that look for a failure, and are none if they are left."""
-RESPONSES_MAX: Final = 100_000
-READ_EVERY: Final = 8
-"""Of the responses that are not new, one of so many is read for its values."""
-READ_COUNTERS_EVERY: Final = 24
-"""Responses between two readings of the counters of the target."""
 DEAD_S: Final = 10.0
 """A broker that stalls for longer is dead."""
 STATES_EVERY_S: Final = 0.5
@@ -95,22 +78,6 @@ class Bounds:
     """Build on requests with a new response or new code of the target, and use the values that it returned."""
 
 
-@dataclass(slots=True)
-class Totals:
-    cases: int = 0
-    sound: int = 0
-    sequences: int = 0
-    sending_s: float = 0.0
-    sequence_s: float = 0.0
-    seconds: float = 0.0
-    hit_s: float = 0.0
-    hit_processor_s: float = 0.0
-    hit_frames: int = 0
-    malformed: int = 0
-    """Requests that had to be refused, and were judged."""
-    ended: str = ""
-
-
 Watcher = Callable[["Session"], None]
 
 
@@ -126,62 +93,54 @@ class Session:
     against: str = ""
     counters: Counters | None = None
     totals: Totals = field(default_factory=Totals)
-    coverage: Coverage = field(default_factory=Coverage)
-    corpus: Corpus = field(default_factory=Corpus)
 
     def __post_init__(self) -> None:
         dead = self.target.why_dead()
         if dead is not None:
             raise UsageError(f"the target {dead}", where=self.target.address, hint="is it a Kafka broker, and running?")
-        self.state = self._read_state()
+        self.state = RunState(self.folder, self.seed, resume=self.resume)
+        done = self.state.done
         self.triage = Triage(self.target, self.folder, self.seed, self.target.name)
         self.triage.shrink_s = self.bounds.shrink_s
         self.triage.deadline_s = min(self.triage.deadline_s, self.bounds.deadline_s)
-        self.triage.signatures = {tuple(signature) for signature in self.state.seen}
+        self.triage.signatures = {tuple(signature) for signature in done.seen}
         self.served = advertised(self.target.address)
+        ranges = version_ranges(self.served)
         make_topics(self.target.address)
         self.target.stall_limit_s = idle_limit(self.target.address)
         self._leaks = LeakWatch(self.target.why_no_leaks)
-        self._states = StateWatch(version_ranges(self.served))
+        self._states = StateWatch(ranges)
         self._stalled: deque[tuple[float, list[Case]]] = deque()
         self._is_paused, self._has_hung = False, False
         self._survived: set[Kind] = set()
-        self._responses: set[tuple[int, int, str, int]] = set()
-        self._answered: list[Case] = []  # since the counters of the target were read
-        self._responses_read, self._rewarded = 0, 0
         self._closed_kinds: set[Kind] = set()
-        self._stream = Stream(f"{self.seed}:{self.state.runs}", self.served, self.bounds.sound_share)
-        self._stream.avoided, self._stream.left_alone = set(self.state.avoid), set(self.state.left_alone)
+        self._stream = Stream(f"{self.seed}:{done.runs}", self.served, self.bounds.sound_share)
+        self._stream.avoided, self._stream.left_alone = set(done.avoid), set(done.left_alone)
         self._stream.left_alone |= unknown_versions(self.target.address)
-        for (key, version, _), frame in self.corpus.frames.items() if self.bounds.guided else ():
+        for (key, version, _), frame in self.state.corpus.frames.items() if self.bounds.guided else ():
             self._stream.keep(key, version, frame)
         self._other_ranges = version_ranges(advertised(self.against)) if self.against else {}
-        self._sequences = runnable(version_ranges(self.served))
-        self._runner = ParallelRunner(version_ranges(self.served), self._next_sequence)
-        self._sequences_run: list[str] = []
-        """Those that ran last: one of them may have ended the target."""
+        self._sequences = SequenceTurns(ranges, self._stream.rng)
         self._slow_cases: list[Case] = []
-        self._deferred_turns, self._states_after, self._sequences_after = 0, 0.0, 0.0
+        self._states_after = 0.0
         self._failures: deque[tuple[Failure, list[Case], str]] = deque()
-        self._started = self._persisted = self._counted = time.monotonic()
-        self._own = Process(os.getpid(), None)
-        self._processor, self._persist_every_s, self._persisted_findings = time.process_time(), PERSIST_EVERY_S, 0
+        self._started = self._counted = time.monotonic()
+        self._processor = time.process_time()
         hooks = Hooks(
             self._next_case, self._on_answer, self._on_failure, self._on_slow, self.triage.is_known_hang, self._is_busy
         )
         self._engine = Engine(self.target.address, hooks, self.bounds.deadline_s)
+        self._guidance = Guidance(
+            self._stream, self.target, self.counters, self._engine.in_flight, is_on=self.bounds.guided
+        )
         self._confirmation = Confirmation(self.triage, self._engine_paused)
         self._stalls = StallWatch(
             self.target.address, self.target.stall_limit_s, self.target.waited_for_processor_s, self._on_stall
         )
 
-    def _read_state(self) -> State:
-        state = read_state(self.folder) if self.resume else None
-        if state is None:
-            return State(seed=self.seed)
-        self.coverage = Coverage.from_rows(state.points, state.growth)
-        self.corpus = Corpus.read(self.folder)
-        return state
+    @property
+    def coverage(self) -> Coverage:
+        return self.state.coverage
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -192,17 +151,17 @@ class Session:
             while self._within_bounds():
                 self._turn()
                 self.totals.seconds = time.monotonic() - self._started
-                self._persist_if_due()
+                self.state.persist_if_due(self.totals, self.triage, self._stream)
                 watch(self)
         except KeyboardInterrupt:
             self.totals.ended = "interrupted"
         finally:
             self._stalls.close()
-            self._new_units()  # the last reading
+            self._guidance.new_units()  # the last reading
             self._engine.close()
             self._confirmation.close(LAST_S if self.totals.ended == "time" else 0.0)
             self.totals.seconds = time.monotonic() - self._started
-            self.persist()
+            self.state.persist(self.totals, self.triage, self._stream)
         return self.summary()
 
     def _within_bounds(self) -> bool:
@@ -292,7 +251,7 @@ class Session:
 
     def _restart(self) -> None:
         """Restart the target if this process launched it, and continue there."""
-        self._new_units()
+        self._guidance.new_units()
         self._engine.close()
         self.target.restart()
         self._continue()
@@ -302,8 +261,7 @@ class Session:
         self._engine.move_to(self.target.address)
         self._stalls.move_to(self.target.address, self.target.waited_for_processor_s)
         self._leaks.restarted()
-        self._new_units()  # the code of a start
-        self._answered = []
+        self._guidance.restarted()
 
     def _read_log(self) -> None:
         """Report an uncaught exception in the log, even if the target only closed the connection."""
@@ -343,27 +301,18 @@ class Session:
 
     def _run_sequences(self) -> None:
         """Run stateful sequences, each checked against its model, for a share of the turn."""
-        self._deferred_turns = self._deferred_turns + 1 if self._is_busy() and self._deferred_turns < DEFER_MAX else 0
-        if not self._sequences or self.totals.ended or self._deferred_turns or time.monotonic() < self._sequences_after:
+        if self.totals.ended or not self._sequences.is_due(is_busy=self._is_busy()):
             return
         with self._engine_paused():
-            self._run_sequences_until(time.monotonic() + SEQUENCES_S)
+            results, taken_s = self._sequences.run(self.target.address)
+            self.totals.sequence_s += taken_s
+            self._note_sequences(results)
 
-    def _run_sequences_until(self, end: float) -> None:
-        started = time.monotonic()
-        results = self._runner.run(self.target.address, end)
-        self.totals.sequence_s += time.monotonic() - started
-        self._sequences_after = time.monotonic() + (SEQUENCES_SHARE - 1) * max(
-            0.0, time.monotonic() - started - SEQUENCES_S
-        )
-        self._sequences_run = [name for name, _ in results]
+    def _note_sequences(self, results: list[tuple[str, SequenceResult]]) -> None:
         for name, result in results:
             self.totals.sequences += result.finished or result.violation is not None
             if result.violation is not None:
                 self._suspect_sequence(name, result)
-
-    def _next_sequence(self) -> str:
-        return f"{self._stream.rng.choice(self._sequences)}:{self._stream.rng.getrandbits(32):x}"
 
     def _handle_slow(self) -> None:
         """Have slow cases sent alone. A target that restarts quickly is restarted instead of waiting for them."""
@@ -455,7 +404,7 @@ class Session:
 
     def _suspect_sequences(self) -> None:
         """Have those that ran last replayed: the target has died or hangs."""
-        number, names, self._sequences_run = self.totals.cases, self._sequences_run, []
+        number, names = self.totals.cases, self._sequences.take_last()
         if names:
             self._submit(OF_SEQUENCES, lambda triage: triage.confirm_death(names, number))
 
@@ -482,7 +431,7 @@ class Session:
         started, restarts, self._is_paused = time.monotonic(), self.target.restarts, True
         self._stalls.pause(paused=True)
         yield
-        self._new_units()  # what ran meanwhile reached this code, not the requests of the engine
+        self._guidance.new_units()  # what ran meanwhile reached this code, not the requests of the engine
         self._stalls.pause(paused=False)
         self._is_paused = False
         if self.target.restarts != restarts:
@@ -508,43 +457,9 @@ class Session:
         else:
             self.totals.malformed += len(case.frames) == 1 and must_be_refused(case.frames[0]) is not None
         self._states.note(case, outcome)
-        if self.coverage.note((case.key, case.version, case.field, case.mutation, outcome_text)):
-            self.corpus.note(case, outcome_text)
-        # The size of a response by powers of two is its shape: more elements, or other ones.
-        response = case.key, case.version, outcome_text, len(answer).bit_length()
-        is_new = response not in self._responses and len(self._responses) < RESPONSES_MAX
-        if is_new:
-            self._responses.add(response)
-        if self.bounds.guided:
-            self._build_on(case, answer, is_new=is_new)
-        if self.counters is not None:
-            self._read_counters(case)
-
-    def _build_on(self, case: Case, answer: bytes, *, is_new: bool) -> None:
-        """Keep a request with a new response, and the values in it; and those in some other responses."""
-        if is_new:
-            self._stream.keep(case.key, case.version, case.frames[-1])
-        self._responses_read += 1
-        if answer and case.key in APIS and (is_new or self._responses_read % READ_EVERY == 0):
-            with suppress(DecodeError):
-                _, body = decode_response(APIS[case.key], case.version, answer)
-                self._stream.returned.note(case.key, message_layout(APIS[case.key].response, case.version), body)
-
-    def _read_counters(self, case: Case) -> None:
-        """Reward the requests since the last reading if the target has executed new code."""
-        self._answered.append(case)
-        if len(self._answered) < READ_COUNTERS_EVERY:
-            return
-        if self._new_units() and self.bounds.guided:
-            self._rewarded += 1
-            self._stream.reward([*self._answered, *self._engine.in_flight()])  # one of them may be running
-        self._answered = []
-
-    def _new_units(self) -> int:
-        """Return how much code the target has executed for the first time since the last reading."""
-        if self.counters is None or self.target.process is None:
-            return 0
-        return self.counters.new_units(self.target.process.pid)
+        if self.state.coverage.note((case.key, case.version, case.field, case.mutation, outcome_text)):
+            self.state.corpus.note(case, outcome_text)
+        self._guidance.note(case, outcome_text, answer)
 
     def _on_failure(self, failure: Failure, case: Case, history: list[Case]) -> None:
         if self.triage.is_reported(failure, case):
@@ -564,65 +479,19 @@ class Session:
     def _on_slow(self, case: Case) -> None:
         self._slow_cases.append(case)
 
-    # -- persistence --------------------------------------------------------------------------------
-
-    def _persist_if_due(self) -> None:
-        started = time.monotonic()
-        if len(self.triage.findings) > self._persisted_findings or started - self._persisted > self._persist_every_s:
-            self.persist()
-            self._persist_every_s = max(PERSIST_EVERY_S, PERSIST_SHARE * (time.monotonic() - started))
-
-    def persist(self) -> None:
-        """Write everything that another run needs to continue."""
-        self._persisted, self._persisted_findings = time.monotonic(), len(self.triage.findings)
-        done, (memory, _) = self.state, self._own.memory()
-        self.coverage.mark(done.seconds + self.totals.seconds, done.cases + self.totals.cases)
-        done.memory.append((round(done.seconds + self.totals.seconds, 1), memory // MEGABYTE))
-        state = State(
-            seed=self.seed, runs=done.runs + 1, cases=done.cases + self.totals.cases,
-            sequences=done.sequences + self.totals.sequences, seconds=done.seconds + self.totals.seconds,
-            avoid=sorted(self._stream.avoided), left_alone=sorted(self._stream.left_alone),
-            seen=sorted(list(row) for row in self.triage.signatures),
-            findings=done.findings + [self._row(row) for row in self.triage.findings], memory=done.memory,
-        )  # fmt: skip
-        write_state(self.folder, state, self.coverage, self.corpus)
-
-    def _row(self, finding: Finding) -> dict[str, Any]:
-        return {
-            "id": finding.id, "oracle": finding.oracle, "api": finding.api, "version": finding.version,
-            "message": finding.message, "place": finding.place, "reproduced": finding.reproduced,
-            "case": self.state.cases + finding.case,
-            "path": str(self.folder / finding.id / FILE),
-        }  # fmt: skip
+    # -- summary ------------------------------------------------------------------------------------
 
     def summary(self) -> dict[str, Any]:
-        totals = self.totals
-        rate = round(totals.cases / totals.sending_s, 1) if totals.sending_s else 0.0
         return {
-            "target": self.target.name, "cases": totals.cases, "cases_per_second": rate,
-            "frames": self._engine.frames,
-            "frames_per_second": round(self._engine.frames / totals.sending_s, 1) if totals.sending_s else 0.0,
-            "sequences": totals.sequences,
-            "sequences_per_second": round(totals.sequences / totals.sequence_s, 1) if totals.sequence_s else 0.0,
-            "seconds": round(totals.seconds, 1), "seed": self.seed,
-            "ended": totals.ended, "restarts": self.target.restarts, "coverage": len(self.coverage.points),
-            "responses": len(self._responses),
-            "memory_peak_mb": self._own.memory()[1] // MEGABYTE,
-            "skipped": skipped_sequences(), "unconfirmed": self.triage.unconfirmed, "alike": self.triage.alike,
-            "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in
-                        sorted(self._stream.avoided)],
-            "left_alone": [f"{api_name(key)} v{version}" for key, version in sorted(self._stream.left_alone)],
-            "guidance": self._guidance(), "oracles": self._oracles(), "unexamined": self._unexamined(),
-            "findings": [self._row(finding) for finding in self.triage.findings],
+            "target": self.target.name, "restarts": self.target.restarts,
+            **self.state.summary(self.totals, self.triage, self._stream, self._engine.frames),
+            "responses": self._guidance.responses, "skipped": skipped_sequences(),
+            "guidance": self._guidance.report(), "oracles": self._oracles(), "unexamined": self._unexamined(),
         }  # fmt: skip
 
     def _unexamined(self) -> list[str]:
         """Return the failures that were seen and not examined; a search for slow requests or leaks is none."""
         return [name for name in self._confirmation.unexamined() if name not in SEARCHES and not name.startswith(SLOW)]
-
-    def _guidance(self) -> dict[str, int]:
-        """Return how often the counters of the target were read, and how often that led to further mutations."""
-        return {"readings": self.counters.readings if self.counters else 0, "rewarded": self._rewarded}
 
     def _oracles(self) -> dict[str, str]:
         """Return what the oracles over the whole run covered."""
