@@ -23,8 +23,9 @@ from highwater.fuzz.wire.oracles.leaks import (
     READ_BLOCKS,
     READ_WARM_UP,
     READS_AT_ONCE,
-    READS_EVERY_S,
     READS_FIRST_S,
+    READS_PAUSE_S,
+    READS_SHARE,
     LeakWatch,
     kind_of_read,
     outcome_class,
@@ -206,16 +207,25 @@ def test_reads_are_sent_alone_those_first_that_were_not_sent_yet() -> None:
     assert not watch.next_reads(0.0), "too early"
     first = watch.next_reads(READS_FIRST_S)
     assert {key: len(cases) for (key, _), cases in first.items()} == {3: 2, 10: 2, 18: 2}
-    watch.sent_alone(first, READS_FIRST_S)
+    watch.sent_alone(first, READS_FIRST_S, now := READS_FIRST_S + 1.0)
     for version in range(READS_AT_ONCE):
         for key in (3, 32, 60):
             watch.note(case_of(key, version % 2), (0,))
-    assert not watch.next_reads(READS_FIRST_S + READS_EVERY_S / 2), "too often"
+    assert not watch.next_reads(now + READS_PAUSE_S / 2), "too often"
     watch.restarted()
-    second = watch.next_reads(READS_FIRST_S + READS_EVERY_S)
+    second = watch.next_reads(now + READS_PAUSE_S)
     assert list(second)[:2] == [(32, "ok"), (60, "ok")]
     assert sum(map(len, second.values())) <= READS_AT_ONCE
     assert "3 of 5 kinds that only read" in watch.report()
+    watch.sent_alone(second, now, now + 60.0)
+    assert not watch.next_reads(now + 60.0 + 60.0), f"one in {READS_SHARE} seconds"
+
+
+def test_kinds_that_were_sent_alone_are_the_last_in_groups() -> None:
+    watch = warm_watch(Memory(0))
+    reads = {(key, "ok"): [case_of(key)] for key in (3, 10, 12, 18, 32, 60)}
+    watch.sent_alone(reads, 0.0, 1.0)
+    assert set(watch.next_group(10.0)) - reads.keys() == {(22, "ok"), (37, "ok"), (42, "ok")}
 
 
 def test_freed_memory_is_used_until_commits_grow_the_memory() -> None:

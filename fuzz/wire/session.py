@@ -385,8 +385,9 @@ class Session:
             self._submit(Oracle.LEAK, partial(self._search_leak, kinds, number))
 
     def _search_leaking_read(self, reads: dict[LeakKind, list[Case]], number: int, triage: Triage) -> Finding | None:
+        started = time.monotonic()
         finding = triage.search_leaking_read(chain.from_iterable(reads.values()), number)
-        self._leaks.sent_alone(reads, time.monotonic())
+        self._leaks.sent_alone(reads, started, time.monotonic())
         return finding
 
     def _search_leak(self, kinds: dict[LeakKind, list[Case]], number: int, triage: Triage) -> Finding | None:

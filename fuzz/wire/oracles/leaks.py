@@ -52,7 +52,8 @@ REPEATABLE: Final = READS | MAY_CREATE | {HEARTBEAT}
 """API keys of requests that keep nothing when they are repeated; what a Metadata creates exists the second time."""
 NEW_SESSION: Final = "new session"
 """Addition to the kind of a Fetch that begins a fetch session: one in ten or twenty, so other Fetches would hide it."""
-READS_FIRST_S, READS_EVERY_S = 4.0, 8.0
+READS_FIRST_S, READS_PAUSE_S, READS_SHARE = 4.0, 8.0, 4
+"""The first time, and the pause between reads that are sent alone: they take at most 1/READS_SHARE of the time."""
 READS_AT_ONCE: Final = 40
 READ_CASES: Final = 8
 READ_BYTES: Final = 512
@@ -149,8 +150,12 @@ class LeakWatch:
         if self.reason or self._base is None or (now < self._next_group and not is_urgent):
             return {}
         self._next_group = now + GROUP_EVERY_S
-        group = sorted(self._cases, key=lambda kind: (self._sent[kind], kind[1] not in ANSWERED))[:GROUP_KINDS]
+        group = sorted(self._cases, key=self._rank)[:GROUP_KINDS]
         return {kind: list(self._cases[kind]) for kind in group}
+
+    def _rank(self, kind: LeakKind) -> tuple[int, bool, bool]:
+        """Return the order of a kind in groups; those that were sent alone, where less shows, come later."""
+        return self._sent[kind], kind in self._sent_alone, kind[1] not in ANSWERED
 
     def sent(self, kinds: Iterable[LeakKind]) -> None:
         """Count a group, once it was sent to its end: one that a run has no time for is not covered."""
@@ -162,7 +167,7 @@ class LeakWatch:
             self._next_reads = now + READS_FIRST_S
         if self.reason or now < self._next_reads or not self._reads:
             return {}
-        self._next_reads = now + READS_EVERY_S
+        self._next_reads = now + READS_PAUSE_S
         kinds = sorted(self._reads, key=lambda kind: self._sent_alone[kind])
         rows = zip_longest(*([(kind, case) for case in reversed(self._reads[kind])] for kind in kinds))
         chosen: dict[LeakKind, list[Case]] = {}
@@ -170,9 +175,9 @@ class LeakWatch:
             chosen.setdefault(kind, []).append(case)
         return chosen
 
-    def sent_alone(self, reads: Mapping[LeakKind, list[Case]], now: float) -> None:
+    def sent_alone(self, reads: Mapping[LeakKind, list[Case]], started: float, now: float) -> None:
         """Count cases that only read, once all of them were sent."""
-        self._next_reads = now + READS_EVERY_S
+        self._next_reads = now + max(READS_PAUSE_S, (READS_SHARE - 1) * (now - started))
         self._sent_alone.update({kind: len(cases) for kind, cases in reads.items()})
 
     def report(self) -> str:
