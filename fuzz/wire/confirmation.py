@@ -70,6 +70,11 @@ class Confirmation:
         """Return the names of the failures of which none was examined."""
         return sorted(self._left - self._done)
 
+    @property
+    def is_idle(self) -> bool:
+        """True if no failure waits or is being confirmed."""
+        return not +self._waiting
+
     def is_waiting(self, name: str) -> bool:
         """Return True if failures of that name wait, or are being confirmed now."""
         return self._waiting[name] > 0

@@ -379,7 +379,8 @@ class Session:
     def _search_leaks(self) -> None:
         """Have the next kinds of requests sent alone or in a group, if it is time for that."""
         number, now = self.totals.cases, time.monotonic()
-        if self.target.has_twin and (reads := self._leaks.next_reads(now)):
+        is_free = self.target.has_twin and self._confirmation.is_idle  # failures that were seen come first
+        if is_free and (reads := self._leaks.next_reads(now)):
             self._submit(Oracle.LEAK, partial(self._search_leaking_read, reads, number))
         elif kinds := self._leaks.next_group(now):
             self._submit(Oracle.LEAK, partial(self._search_leak, kinds, number))

@@ -338,8 +338,8 @@ class Triage:
         for number, case in enumerate(tried):
             if self.breaks([case], oracle):
                 return self._confirm_crash(tried[: number + 1]) if oracle is Oracle.ALIVE else [case]
-        is_hopeless = self._failed_searches[oracle] >= FAILED_SEARCHES_MAX
-        if oracle is Oracle.ALIVE and not is_hopeless and (late := self._find_late_crash(suspects)):
+        is_first = not self._failed_searches[oracle]  # a search for a late crash that finds none takes 15 s
+        if oracle is Oracle.ALIVE and is_first and (late := self._find_late_crash(suspects)):
             return late
         return self._bisect(oracle, suspects) if len(suspects) > 1 else []
 
