@@ -12,7 +12,7 @@ from highwater.fuzz.simulator.probes.fields.listings import fields
 from highwater.fuzz.simulator.probes.records import HOUR_MS, Batch, IdempotentModel, PartitionModel, producer_id
 from highwater.fuzz.simulator.probes.restarts import after_restart
 from highwater.fuzz.simulator.probes.trimming import delete_records, set_topic
-from highwater.reference.wire.records import NewRecord, build_batch, with_create_time
+from highwater.reference.wire.records import NewRecord, build_batch, with_append_time, with_create_time
 
 MINUTE_MS: Final = 60_000
 REWRITING: Final[tuple[dict[str, Any], ...]] = (
@@ -30,10 +30,11 @@ class TimesModel(PartitionModel):
         return session.wall_ms - session.wall_ms % MINUTE_MS + session.draw(12) * MINUTE_MS, b"k", b"v" * 20, ()
 
     async def append_with_wrong_header(self) -> None:
-        """Append a batch whose header has another largest time than its records (PRD-37)."""
+        """Append a batch whose header has another largest time than its records, or the append time (PRD-37)."""
         session, drawn = self.session, [self._drawn() for _ in range(3)]
-        wrong = session.one_of(0, 1, max(each[0] for each in drawn) + HOUR_MS)
-        batch = with_create_time(build_batch(drawn), wrong)
+        largest = max(each[0] for each in drawn)
+        wrong = session.one_of(0, 1, largest, largest + HOUR_MS)
+        batch = session.one_of(with_create_time, with_append_time)(build_batch(drawn), wrong)
         answer = await session.produce(self.topic, batch, self.number)
         session.ok(answer.error_code, f"a batch with a wrong largest time of {wrong}")
         written = tuple(stored(self.end + n, each) for n, each in enumerate(drawn))
@@ -51,6 +52,7 @@ async def searches_by_time(session: Session) -> None:
             await model.append_with_wrong_header()
             await model.settle()
             await model.check_timestamps()
+        session.equal(await session.read(topic, 0, model.number), model.records, "the records with their times")
         for _ in range(3):
             model.start += 1 + session.draw(max(1, (model.end - model.start) // 3))
             found = await delete_records(session, topic, model.start, model.number)

@@ -19,6 +19,8 @@ ON_ONE: Final = [[1, 2, 3]]
 TIMES_SINCE: Final = 2
 WAIT_MS: Final = 1_200
 SOON_MS: Final = 150
+VERIFIER: Final = -2
+"""Replica id of ReplicaVerificationTool, which reads every replica to its end (FetchRequest.DEBUGGING_CONSUMER_ID)."""
 
 
 async def _at_once(session: Session, body: Any, what: str, version: int = -1) -> Any:
@@ -136,6 +138,13 @@ async def _read_at_follower(session: Session, log: TransactionLog) -> None:
         expected = [(each.offset, each.value) for each in visible]
         what = f"the records of a follower with isolation level {isolation}"
         session.equal([(each.offset, each.value) for each in found], expected, what)
+    for version in (10, 12):
+        body = fetch_request(log.topic, {0: 0}, replica_id=VERIFIER)
+        data = (await session.ask(IN_RACK_B, body, version)).responses[0].partitions[0]
+        session.ok(data.error_code, f"Fetch {version} at a follower, by the tool that compares replicas")
+        offsets = [each.offset for each in delivered(data, 0, read_committed=False)[0]]
+        expected_offsets = [each.offset for each in log.records]
+        session.equal(offsets, expected_offsets, "the offsets of a follower for the tool that compares replicas")
 
 
 @fields("FET-15", "FET-33", "FET-41", "FET-42", "FET-43")

@@ -199,13 +199,14 @@ async def lists_of_transactions(session: Session) -> None:
     ids = [each.producer for each in producers]
     name = session.name
     filters: list[dict[str, Any]] = [
-        {}, {"state_filters": ["Ongoing"]}, {"state_filters": ["Empty", "CompleteCommit"]},
+        {"duration_filter": RUNNING_MS, "state_filters": ["Ongoing"]}, {}, {"state_filters": ["Ongoing"]},
+        {"state_filters": ["Empty", "CompleteCommit"]},
         {"producer_id_filters": ids[1:2]}, {"producer_id_filters": [ids[4], ids[0], ids[2]]},
         {"producer_id_filters": ids[:3], "state_filters": ["CompleteAbort", "Ongoing"]},
         {"transactional_id_pattern": f"{name}-t[0-3]"}, {"transactional_id_pattern": "t[0-3]"},
         {"transactional_id_pattern": f"{name}-t"},
         {"transactional_id_pattern": ".*-t4", "producer_id_filters": ids[3:]},
-        {"duration_filter": HOUR_MS}, {"duration_filter": RUNNING_MS, "state_filters": ["Ongoing"]},
+        {"duration_filter": HOUR_MS},
         {"state_filters": ["Ongoing", "Gone"]}, {"state_filters": ["Gone"]},
     ]  # fmt: skip
     for chosen in filters:

@@ -15,6 +15,10 @@ from highwater.fuzz.simulator.probes.trimming import SET, TOPIC_RESOURCE
 from highwater.reference.wire.records import build_batch
 
 GOOD: Final = build_batch([record(b"v")])
+LAGS: Final = [
+    {"name": "min.compaction.lag.ms", "value": "1001"}, {"name": "max.compaction.lag.ms", "value": "1000"},
+]  # fmt: skip
+"""Settings of which each is valid, and both are not (KIP-354)."""
 CLOSED_WITHIN_MS: Final = 200
 ZEROS: Final = bytes(16)
 ON_ONE: Final = [[1, 2, 3]]
@@ -107,6 +111,7 @@ async def creations_and_deletions(session: Session) -> None:
         f"{name}-null": ({**counts, "configs": [{"name": "retention.ms", "value": None}]}, E.INVALID_CONFIG),
         f"{name}-bad": ({**counts, "configs": [{"name": "retention.ms", "value": "no"}]}, E.INVALID_CONFIG),
         f"{name}-none": ({**counts, "configs": [{"name": "no.such", "value": "1"}]}, E.INVALID_CONFIG),
+        f"{name}-lags": ({**counts, "configs": LAGS}, E.INVALID_CONFIG),
         f"{name}/slash": (counts, E.INVALID_TOPIC_EXCEPTION),
         there: (counts, E.TOPIC_ALREADY_EXISTS),
     }
@@ -171,12 +176,12 @@ def _of_brokers(assignments: list[list[int]] | None) -> Any:
 
 @fields("ADM-26", "ADM-27", "ADM-47")
 async def settings_of_several_topics(session: Session) -> None:
-    """Each resource of a request is changed or refused by itself; one that is named twice is refused."""
-    names = ("good", "twice", "wrong", "last")
+    """Each resource of a request is changed or refused by itself; what is named twice, also a setting, is refused."""
+    names = ("good", "twice", "wrong", "same", "last")
     topics = {name: await session.create_topic(name, retention_ms=1_000_000) for name in names}
     unknown = f"{session.name}-none"
     order = shuffled(session, [topics[name] for name in names] + [topics["twice"], unknown])
-    errors = {topics["twice"]: E.INVALID_REQUEST, topics["wrong"]: E.INVALID_CONFIG}
+    errors = {topics["twice"]: E.INVALID_REQUEST, topics["wrong"]: E.INVALID_CONFIG, topics["same"]: E.INVALID_REQUEST}
     errors |= {unknown: E.UNKNOWN_TOPIC_OR_PARTITION}
     for api, value in (("IncrementalAlterConfigs", "2000000"), ("AlterConfigs", "3000000")):
         for validate_only in (True, False):
@@ -184,7 +189,8 @@ async def settings_of_several_topics(session: Session) -> None:
             for each in order:
                 setting: dict[str, Any] = {"name": "retention.ms", "value": "-7" if each == topics["wrong"] else value}
                 setting |= {"config_operation": SET} if api.startswith("Inc") else {}
-                resources.append({"resource_type": TOPIC_RESOURCE, "resource_name": each, "configs": [setting]})
+                configs = [setting] * (2 if each == topics["same"] else 1)
+                resources.append({"resource_type": TOPIC_RESOURCE, "resource_name": each, "configs": configs})
             answer = await session.ask_any(request(api, resources=resources, validate_only=validate_only))
             found = {each.resource_name: each.error_code for each in answer.responses}
             expected = {each: errors.get(each, E.NONE) for each in order}

@@ -34,6 +34,12 @@ async def errors_of_fenced_producers(session: Session) -> None:
             expected = E.PRODUCER_FENCED if version >= since else E.INVALID_PRODUCER_EPOCH
             session.error(answer.error_code, expected, f"{api} {version} of a fenced producer")
     session.equal(await old.add((topic, 0)), {(topic, 0): E.PRODUCER_FENCED}, "AddPartitionsToTxn of a fenced producer")
+    group = await Group.found(session)
+    for old.v2 in (False, True):  # clients do not know PRODUCER_FENCED in these requests
+        answer = await old.produce(topic, 0, [b"v"])
+        session.error(answer.error_code, E.INVALID_PRODUCER_EPOCH, "a batch of a fenced producer")
+        errors = await old.commit_offsets(group, {(topic, 0): 1})
+        session.equal(errors, {E.INVALID_PRODUCER_EPOCH}, "the errors of TxnOffsetCommit of a fenced producer")
 
 
 @fields("TXN-3", "TXN-8", "TXN-17")
