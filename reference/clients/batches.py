@@ -26,6 +26,7 @@ class Batch:
     sent: bool = False
     in_flight: bool = False
     retry_ms: int = 0
+    number: int = -1  # among the batches that were sent
 
     def add(self, record: NewRecord) -> None:
         self.records.append(record)
@@ -59,6 +60,7 @@ class PartitionQueue:
     producer_epoch: int = -1
     next_sequence: int = 0
     retired_ids: list[int] = field(default_factory=list)  # producer ids with a lost batch in this partition
+    sent_count: int = 0
 
     def append(self, record: NewRecord, now_ms: int, batch_size: int) -> bool:
         """Append a record; return True if it did not fit into the last batch and started a new one."""
@@ -71,7 +73,11 @@ class PartitionQueue:
         return last is not None and not last.sent
 
     def ready(self, now_ms: int, linger_ms: int, batch_size: int, max_in_flight: int) -> Iterator[Batch]:
-        """Yield the batches to send now, oldest first."""
+        """Yield the batches to send now, oldest first.
+
+        Of the batches since the oldest that is not done at most `max_in_flight` are sent, whatever is in flight: the
+        broker would forget the oldest one (LimitInFlight; Apache Kafka's RecordAccumulator sends one at a time then).
+        """
         in_flight_count = sum(batch.in_flight for batch in self.batches)
         for position, batch in enumerate(list(self.batches)):
             if batch.in_flight:
@@ -79,9 +85,13 @@ class PartitionQueue:
             has_next = position + 1 < len(self.batches)
             waiting = not batch.sent and not has_next and batch.size < batch_size
             too_soon = batch.retry_ms > now_ms or (waiting and now_ms < batch.created_ms + linger_ms)
-            if too_soon or in_flight_count >= max_in_flight:
+            is_beyond = not batch.sent and position > 0 and self.sent_count - self.batches[0].number >= max_in_flight
+            if too_soon or is_beyond or in_flight_count >= max_in_flight:
                 return
             in_flight_count += 1
+            if not batch.sent:
+                batch.number = self.sent_count
+                self.sent_count += 1
             yield batch
 
     def identify(self, batch: Batch) -> None:

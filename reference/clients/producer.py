@@ -5,6 +5,7 @@ It is a node like the broker: `start`, `receive`, `fire`, `complete` and `closed
 a batch keeps its sequence in every retry, and no later batch overtakes it.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -231,7 +232,7 @@ class Producer:
 
     def _send_ready(self, queue: PartitionQueue) -> None:
         config = self._config
-        most = config.max_in_flight if config.guards.limit_in_flight else len(queue.batches)
+        most = config.max_in_flight if config.guards.limit_in_flight else sys.maxsize
         for batch in queue.ready(self._now.monotonic_ms, config.linger_ms, config.batch_size, most):
             if config.enable_idempotence and not (batch.sent and config.guards.retry_keeps_sequence):
                 queue.identify(batch)

@@ -132,6 +132,20 @@ def test_at_most_five_batches_are_in_flight_and_a_retry_keeps_its_sequence() -> 
     assert hand.delivered == []
 
 
+def test_a_later_batch_waits_while_the_oldest_of_five_is_retried() -> None:
+    """The broker remembers five batches: with a sixth after it the first one, which is retried, would be refused."""
+    hand = ByHand()
+    hand.send(*(b"%d" % number for number in range(7)))
+    first, *others = hand.open
+    hand.produced(first, ErrorCode.REQUEST_TIMED_OUT)
+    for request in others:
+        hand.produced(request)
+    hand.wait(100)
+    assert hand.sequences() == [(1, 0, 1)]
+    hand.produced(hand.open[0])
+    assert hand.sequences() == [(1, 5, 2)]
+
+
 def test_an_expired_batch_resets_the_producer_id_and_sequences() -> None:
     hand = ByHand(delivery_timeout_ms=1_000, request_timeout_ms=5_000)
     hand.send(b"lost")
