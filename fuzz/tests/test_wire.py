@@ -4,9 +4,11 @@ import random
 import re
 import socket
 import socketserver
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from highwater.fuzz.wire.replay import replay_finding
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.fuzz.wire.triage import KILLS_MAX, Triage
-from highwater.reference.wire.errors import DecodeError, EncodeError
+from highwater.reference.wire.errors import DecodeError, EncodeError, ErrorCode
 from highwater.reference.wire.framing import decode_request, encode_request, encode_response
 from highwater.reference.wire.messages.metadata import (
     ApiVersion,
@@ -40,7 +42,8 @@ from highwater.reference.wire.registry import APIS
 SEED = 7
 SERVED = {3: (0, 9), 10: (0, 2), 18: (0, 0)}
 COORDINATORS = (0, 1, 2)
-RESPONSES = {
+API_VERSIONS, HEADER = 18, struct.Struct(">hhi")
+RESPONSES: dict[int, Any] = {
     3: MetadataResponse(),
     10: FindCoordinatorResponse(),
     18: ApiVersionsResponse(
@@ -72,16 +75,23 @@ class Handler(socketserver.StreamRequestHandler):
                 return
 
     def _answer(self, frame: bytes) -> bool:
+        if len(frame) >= HEADER.size:
+            key, version, number = HEADER.unpack_from(frame)
+            if key == API_VERSIONS and version > SERVED[key][1]:  # the response says which versions there are (KIP-511)
+                response = replace(RESPONSES[key], error_code=ErrorCode.UNSUPPORTED_VERSION)
+                self.wfile.write(encode_response(response, 0, number))
+                return True
         try:
             header, body = decode_request(frame)
         except DecodeError:
             return False
-        if getattr(body, "key_type", 0) not in COORDINATORS:
-            return False
         first, last = SERVED.get(header.api_key, (1, 0))
         if not first <= header.api_version <= last:
             return False
-        honest = encode_response(RESPONSES[header.api_key], header.api_version, header.correlation_id)
+        response = RESPONSES[header.api_key]
+        if getattr(body, "key_type", 0) not in COORDINATORS:
+            response = FindCoordinatorResponse(error_code=ErrorCode.INVALID_REQUEST)
+        honest = encode_response(response, header.api_version, header.correlation_id)
         try:
             answer = self.server.defect(header.api_key, header.api_version, frame, honest)
         except Died:

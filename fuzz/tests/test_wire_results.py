@@ -179,3 +179,10 @@ def test_a_replay_takes_the_next_response_for_that_of_acks_0() -> None:
     failure, _ = replay._step(connection, Case(PRODUCE, 3, (versions, produce)))
     assert failure is not None
     assert failure.oracle is Oracle.CORRELATION
+
+
+def test_a_broker_may_have_fewer_versions_of_api_versions() -> None:
+    """It answers the others in version 0 (KIP-511); that was once a response that does not decode."""
+    frame = encode_request(ApiVersionsRequest(client_software_name="n", client_software_version="1"), 3, 7, "c")
+    answer = encode_response(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), 0, 7)[4:]
+    assert judge(frame, answer) == (None, (ErrorCode.UNSUPPORTED_VERSION,))

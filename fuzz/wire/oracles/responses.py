@@ -22,6 +22,9 @@ PARKS: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
 MAY_WAIT: Final = PARKS | {PRODUCE, FETCH}
 KNOWN_CODES: Final = frozenset(int(code) for code in ErrorCode)
 CORRELATION_END: Final = 12
+FIRST_FIELD: Final = slice(4, 6)
+UNSUPPORTED: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2)
+"""The first field of an ApiVersions response to an unknown version."""
 PARKED_S: Final = 0.2
 LONG_WAIT_MS: Final = 1_000
 REPLICA_ID_BYTES, NO_REPLICA_ID_SINCE = 4, 15
@@ -124,8 +127,9 @@ def judge(frame: bytes, answer: bytes) -> tuple[Failure | None, tuple[int, ...]]
     api = APIS.get(key)
     if api is None:
         return Failure(Oracle.DECODE, f"answered the unknown key {key}"), ()
-    if key == API_VERSIONS and not api.min_version <= version <= api.max_version:
-        version = 0  # the broker answers in version 0, with the versions that it supports (KIP-511)
+    is_unknown = answer[FIRST_FIELD] == UNSUPPORTED or not api.min_version <= version <= api.max_version
+    if key == API_VERSIONS and is_unknown:
+        version = 0  # the broker answers in version 0, with those that it has: perhaps fewer than there are (KIP-511)
     try:
         _, body = decode_response(api, version, answer)
     except DecodeError as error:
