@@ -16,7 +16,7 @@ from highwater.fuzz.wire.confirmation import LAST_S, Confirmation
 from highwater.fuzz.wire.connection import SILENT, advertised, unknown_versions
 from highwater.fuzz.wire.corpus import Coverage
 from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
-from highwater.fuzz.wire.findings import Finding
+from highwater.fuzz.wire.findings import Finding, api_name
 from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Kind
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.go_counters import Counters
@@ -470,7 +470,9 @@ class Session:
             return  # a known hang: the response is missing, not out of order
         until = next((n for n, sent in enumerate(history) if sent is case), len(history) - 1)
         suspects = history[: until + 1] or [case]
-        self._failures.append((failure, suspects, f"{failure.oracle} {case.key} {case.version} {failure.message}"))
+        api, message = f"{api_name(case.key)} v{case.version}: ", failure.message
+        name = f"{failure.oracle}: {message if message.startswith(api) else api + message}"
+        self._failures.append((failure, suspects, name))
 
     def _on_stall(self, waited_s: float) -> None:
         """Keep the requests in flight as suspects; called by the thread of the watch."""
