@@ -256,3 +256,10 @@ def test_a_clean_stop_does_not_forget_an_unclean_start() -> None:
     result = run_seed(2063, Settings(swarm=True, pace=30))
     assert result.violation is None
     assert {"misdirected write", "bounce", "controller change"} <= set(result.situations)
+
+
+def test_a_replica_that_was_never_readable_counts_as_one_that_may_hold_the_record() -> None:
+    """Broker 3 joined the ISR while its log could not be read, and was not among the replicas that were counted."""
+    result = run_seed(3425, Settings(swarm=True, pace=30))
+    assert result.violation is None
+    assert {"rotten offsets log", "isr expansion"} <= set(result.situations)

@@ -79,9 +79,9 @@ class ReplicatedPartition:
 
     def forget(self, broker_ids: set[int]) -> None:
         """Drop the known state of these brokers; their next check starts at the start of the log."""
+        self._unread |= broker_ids & (self.replicas.keys() | self._in_sync())
         for broker_id in broker_ids & self.replicas.keys():
             del self.replicas[broker_id]
-            self._unread.add(broker_id)
 
     def removed(self, host: Host, broker_id: int) -> None:
         """Handle a running broker without the replica: deleted, or not created since the last start."""
@@ -179,7 +179,9 @@ class ReplicatedPartition:
         self.committed_end = leader.high_watermark
         if self.contents is not None and leader.state is not None:
             self.contents.commit(leader.state[0])
-        holders = len(self._unread) + sum(self._has_stored(each, self.committed_end) for each in self.replicas)
+        # A broker that joined the ISR while its log could not be read has no entry in `replicas` yet.
+        unseen = self._unread | (self._unreadable & self._in_sync()) - self.replicas.keys()
+        holders = len(unseen) + sum(self._has_stored(each, self.committed_end) for each in self.replicas)
         if holders < self.enough:
             self._broken(
                 "EnoughHold",
@@ -187,6 +189,9 @@ class ReplicatedPartition:
                 self.committed_end - 1,
             )
         self._check_eligible("committed", self.committed_end)
+
+    def _in_sync(self) -> set[int]:
+        return set(self.state.isr) if self.state is not None else set()
 
     def _has_stored(self, broker_id: int, end: int) -> bool:
         """Return whether the broker stored the log up to `end`, even if a crash has since lost the tail.
