@@ -29,8 +29,9 @@ LONGEST_MS: Final = 2_000
 
 LOST: Final = {"flushes": "flushed data lost", "names": "renames undone"}
 MISDIRECTED: Final = "misdirected write"
+REJECTED: Final = "rejected log deleted"
 SILENT_SITUATIONS: Final = (
-    *LOST.values(), MISDIRECTED, *(f"rotten {log} log" for log in LOGS),
+    *LOST.values(), REJECTED, MISDIRECTED, *(f"rotten {log} log" for log in LOGS),
     *(f"rotten {file}" for file in ROTTING_FILES),
 )  # fmt: skip
 """The situations in which a disk had damaged something that the broker had stored."""

@@ -18,6 +18,7 @@ from highwater.fuzz.simulator.disk_faults import (
     LOGS,
     LOST,
     MISDIRECTED,
+    REJECTED,
     rot_file,
     rot_newest_segment,
 )
@@ -28,6 +29,7 @@ from highwater.reference.broker import Broker
 from highwater.reference.clients.application import Application
 from highwater.reference.controller.cluster import CONTROLLER
 from highwater.reference.drivers.simulation.disk import Lose
+from highwater.reference.drivers.simulation.world import Host
 from highwater.reference.effects import STORE, Effect, Instant, broker_peer
 from highwater.reference.store.messages import Delete
 
@@ -53,6 +55,7 @@ class Injector:
         self._messages = MessageFaults(cluster.world.network, lambda: self._situations.add(STRUCK))
         self._undo: dict[int, list[Undo]] = {}
         self._lost_tail, self._rotten = invariants.unclean, invariants.unreadable
+        self._lost_flushed: set[str] = set()  # hosts whose disk lost what it had acknowledged as flushed
         self._failing_disk: set[int] = set()
         self._requested = 0
         self.on_fault: Callable[[str], None] = lambda name: None
@@ -150,8 +153,21 @@ class Injector:
             if self._id(host.name) in map(str, self._rotten) and host.node is not None:
                 self._world.crash(host.name)  # a replica that met bad data is offline until the next start
             self._start(host.name)
+            if host.name in self._lost_flushed:
+                self._delete_rejected(host)
         self._invariants.readable_again()
         self._log("all faults have ended")
+
+    def _delete_rejected(self, host: Host) -> None:
+        """Do what the error of a broker says that rejects flushed data: delete the folder, and start it again."""
+        rejected = list(host.node.replicas.corrupt_logs) if isinstance(host.node, Broker) else []
+        if not rejected:
+            return
+        self._world.crash(host.name)
+        for topic, partition in rejected:
+            host.disk.delete_folder(f"{topic}-{partition}")
+        self._situations.add(REJECTED)
+        self._start(host.name)
 
     def _log(self, what: str) -> None:
         self.log.append(f"{self._world.now_ms:>6} ms  {what}")
@@ -232,6 +248,8 @@ class Injector:
             self._situations.add("lost tail")
             for about in sorted(self._world.hosts[node].disk.unstored):
                 self._situations.add(LOST[about])
+                if about == "flushes":
+                    self._lost_flushed.add(node)
             self._log(f"{self._id(node)} loses its unflushed data ({lose})")
         self._world.crash(node, lose=lose)
         return lambda: self._start(node)

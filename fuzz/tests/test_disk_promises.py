@@ -12,7 +12,7 @@ from crc32c import crc32c
 from highwater.fuzz.schedule import ROTTING_FILES, Fault, Schedule
 from highwater.fuzz.simulator import faults
 from highwater.fuzz.simulator.cluster import Load, Settings
-from highwater.fuzz.simulator.disk_faults import LOST, MISDIRECTED, rot_newest_segment
+from highwater.fuzz.simulator.disk_faults import LOST, MISDIRECTED, REJECTED, rot_newest_segment
 from highwater.fuzz.simulator.search import SeedResult, run_seed
 from highwater.reference.drivers.simulation.disk import SimulatedDisk
 from highwater.reference.storage import checkpoints, recovery, segment
@@ -263,3 +263,20 @@ def test_a_replica_that_was_never_readable_counts_as_one_that_may_hold_the_recor
     result = run_seed(3425, Settings(swarm=True, pace=30))
     assert result.violation is None
     assert {"rotten offsets log", "isr expansion"} <= set(result.situations)
+
+
+@pytest.mark.parametrize(
+    ("seed", "situation"),
+    [
+        # A deletion was undone, and the old segment began inside a new one.
+        pytest.param(3716, LOST["names"], id="returned-segment"),
+        # The broker refuses flushed data that is damaged; the folder is deleted, as its error says.
+        pytest.param(3919, REJECTED, id="rejected-log"),
+        # A broker left in a controlled shutdown; the member that stayed had restarted without its newest records.
+        pytest.param(3487, "lost tail", id="shutdown-beside-a-restart"),
+    ],
+)
+def test_runs_of_the_ledger_that_were_wrong_once(seed: int, situation: str) -> None:
+    result = run_seed(seed, Settings(swarm=True, pace=30))
+    assert result.violation is None
+    assert situation in result.situations

@@ -92,6 +92,10 @@ class Cluster:
         """Return the live brokers without a failed disk for this partition."""
         return {broker_id for broker_id in self.brokers if (*key, broker_id) not in self.offline_replicas}
 
+    def unclean(self) -> set[int]:
+        """Return the brokers whose unclean restart has not been handled yet: they may lack committed records."""
+        return {broker_id for broker_id, info in self.brokers.items() if info.unclean}
+
     def assigned_to(self, broker_id: int) -> list[Key]:
         """Return the partitions with a replica on this broker, created or not."""
         return [key for key in self.partitions() if broker_id in self.replicas(key)]

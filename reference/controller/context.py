@@ -201,8 +201,7 @@ class ControllerContext:
         if self.broker_context.config.isr_update != "alter_partition":
             return ()
         min_isr = min(self.configs.min_insync_replicas(key[0]), len(self.cluster.replicas(key)))
-        unclean = {broker_id for broker_id, info in self.cluster.brokers.items() if info.unclean}
-        return next_elr(before, isr, unclean, min_isr, self.broker_context.guards)
+        return next_elr(before, isr, self.cluster.unclean(), min_isr, self.broker_context.guards)
 
     async def _write_states(self, proposed: dict[Key, PartitionState]) -> tuple[list[Key], list[Key]]:
         """Write the proposed states; return the partitions written, and those whose stored state is newer."""

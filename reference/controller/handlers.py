@@ -114,11 +114,15 @@ class ControllerHandlers:
 
     async def _shut_down(self, term: Term, broker_id: int) -> list[Key]:
         controller_context, cluster = term.controller_context, term.controller_context.cluster
+        guards = controller_context.broker_context.guards
+        # A member that has restarted may lack records, and must not stay behind as the only one in the ISR.
+        await term.brokers.refresh()
         cluster.shutting_down.add(broker_id)  # from now on it receives no LeaderAndIsr
         hosted = [key for key in cluster.hosted_by(broker_id) if key[0] not in cluster.deleting]
 
         def decide(key: Key, state: PartitionState) -> PartitionState | None:
-            return elect_for_shutdown(state, cluster.replicas(key), cluster.live(key), cluster.shutting_down)
+            trusted = cluster.live(key) - (cluster.unclean() if guards.unclean_restart_leaves_isr else set())
+            return elect_for_shutdown(state, cluster.replicas(key), trusted, cluster.shutting_down)
 
         await controller_context.update_partitions(hosted, decide)
         followed = [key for key in hosted if cluster.states[key].leader != broker_id]

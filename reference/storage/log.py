@@ -119,11 +119,19 @@ class Log:
         if clean:
             recovery_point = max(recovery_point, bases[-1] if bases else 0)
         first = max(bisect_right(bases, recovery_point) - 1, 0)
+        end = 0  # of the segments so far; not known after a clean stop, which needs no check
         for base in bases[:first]:
+            if base < end:
+                self._drop_returned(base, end)
+                continue
             self.segments.append(self._segment(base))
             load_segment(self.segments[-1], self.warnings.append)
+            end = 0 if clean else self.segments[-1].end_offset()
         self._restore(bases[first] if bases else self.log_start_offset)
         for slot, base in enumerate(bases[first:], first):
+            if base < end:
+                self._drop_returned(base, end)
+                continue
             # Compaction leaves gaps only between flushed segments; a gap past the recovery point is from a crash.
             if slot > first and base > max(self.log_end_offset, recovery_point):
                 self._drop_unwritten(bases[slot:], recovery_point)
@@ -143,6 +151,7 @@ class Log:
                 break
             if slot + 1 < len(bases):
                 self.segments[-1].close()
+            end = 0 if clean else self.log_end_offset
         if not self.segments:
             self._roll(self.log_end_offset)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
@@ -166,6 +175,12 @@ class Log:
             self.epochs = epochs
             self.epochs.truncate_from_end(base_offset)
         self._restore_producers(base_offset)
+
+    def _drop_returned(self, base: int, end: int) -> None:
+        """Delete a segment inside the previous one: an old one whose deletion the disk has undone."""
+        segment = self._segment(base)
+        self.warnings.append(f"{segment.path}: deleted, because the segment before it ends at offset {end}")
+        segment.delete()
 
     def _drop_unwritten(self, bases: list[int], recovery_point: int) -> None:
         """Delete the segments after a truncated one. Raises CorruptLogError if one of them was flushed."""

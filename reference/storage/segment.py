@@ -160,6 +160,13 @@ class Segment:
         except WireError:
             return False
 
+    def end_offset(self) -> int:
+        """Return the offset after the last record; the base offset of an empty segment."""
+        end = self.base_offset
+        for _, header in self.headers(self.floor(self.base_offset + MAX_RELATIVE_OFFSET)):
+            end = header.next_offset
+        return end
+
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """Return (position, header) of the first batch that ends at or past `offset`, or None."""
         for position, header in self.headers(self.floor(offset)):

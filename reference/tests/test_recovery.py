@@ -310,3 +310,18 @@ def test_recovery_flushes_segments_that_a_dead_process_did_not_flush() -> None:
     written = write([2] * 5)
     again = Log(written.fs, FOLDER, SMALL, recovery_point=0, clean=False)
     assert set(again.begin_flush()) >= {segment.path for segment in again.segments}
+
+
+@pytest.mark.parametrize("recovery_point", [0, 6, 40])
+def test_a_segment_inside_the_previous_one_is_deleted(recovery_point: int) -> None:
+    """A disk that undoes a deletion returns an old segment: its end would otherwise hide what follows."""
+    written = write([2] * 20)
+    segment = written.log.segments[1]
+    (_, _), (position, header), *_ = segment.headers()
+    returned = f"{FOLDER}/{header.base_offset:020}.log"
+    written.fs.append(returned, segment.read(position, header.size))
+    log = Log(written.fs, FOLDER, SMALL, recovery_point=recovery_point, clean=False)
+    assert not written.fs.exists(returned)
+    assert any("the segment before it ends at offset" in warning for warning in log.warnings)
+    assert log.log_end_offset == len(written.values)
+    assert_sound(log, written)

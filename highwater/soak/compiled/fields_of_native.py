@@ -21,7 +21,8 @@ def register(cls: Any, described: Mapping[str, tuple[str, Any]]) -> None:
     cls.__annotations__ = {name: annotation for name, (annotation, _) in described.items()}
     cls.__match_args__ = tuple(described)  # type: ignore[misc]
     if cls.__repr__ is object.__repr__:
-        cls.__repr__ = _representation
+        # A lambda is bound as a method is; a compiled function would be called without `self`.
+        cls.__repr__ = lambda self: _representation(self)  # noqa: PLW0108
 
 
 def declare(cls: Any, **marks: Any) -> None:
