@@ -225,6 +225,17 @@ def test_a_disk_names_what_it_acknowledged_and_did_not_store() -> None:
     assert disk.unstored == {"names"}
 
 
+def test_a_flipped_bit_is_gone_once_its_byte_is_lost() -> None:
+    disk = disk_with(b"old")
+    for path, position in (("a", 1), ("a", 5), ("b", 0)):
+        disk.append(path, b"lost")
+        disk.rot(path, position, 1)
+    assert crash(disk) == {"a": b"omd"}
+    disk.append("a", b" new")
+    disk.append("b", b"new")
+    assert (disk.read("a", 0, 100), disk.read("b", 0, 100)) == (b"omd new", b"new")
+
+
 def test_a_misdirected_write_damages_both_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first log alone was damaged once, because the loop over both stopped there."""
     damaged: set[str] = set()

@@ -104,8 +104,11 @@ class SimulatedDisk:
         for flushing in file.flushing:
             flushing.size = min(flushing.size, size)  # bytes written after the truncation are not part of the flush
         if path in self._flipped:
-            self._flipped[path] = {at: bits for at, bits in self._flipped[path].items() if at < size}
+            self._keep_flipped_below(path, size)
         file.durable = None if file.durable is None else file.durable[:size]
+
+    def _keep_flipped_below(self, path: str, size: int) -> None:
+        self._flipped[path] = {at: bits for at, bits in self._flipped[path].items() if at < size}
 
     def rename(self, old: str, new: str) -> None:
         self._remember(old, new)
@@ -204,6 +207,8 @@ class SimulatedDisk:
             self._tear(chance)
         elif what == "unflushed":
             self.lose_unflushed()
+        for path in list(self._flipped):  # lost bytes are not flipped when they are written again
+            self._keep_flipped_below(path, len(self._files[path].data) if path in self._files else 0)
 
     def _tear(self, chance: Stream) -> None:
         """Lose a random choice of the unflushed appended pages: lost ones before a written one become zeros."""
