@@ -9,7 +9,8 @@ from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, o
 from highwater.conformance.cases.support.admin import create, new_topic
 from highwater.conformance.cases.support.consumer_members import topic_id
 from highwater.conformance.cases.support.offsets import epoch_end
-from highwater.conformance.cases.support.reassignments import reassign
+from highwater.conformance.cases.support.reassignments import move_leader as move_leader_to
+from highwater.conformance.cases.support.reassignments import reassign, replicas_of
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     create_assigned_topic,
@@ -55,51 +56,59 @@ def fetch_reply(
 # -- the leader epoch at a follower ------------------------------------------------------------------
 
 
-def expect_newer_epoch_unknown(cluster: Cluster, asked: Callable[[Broker, Topic, int], int]) -> None:
+EPOCHS = pytest.mark.parametrize("is_older", [pytest.param(False, id="newer"), pytest.param(True, id="older")])
+
+
+def expect_epoch_compared(cluster: Cluster, asked: Callable[[Broker, Topic, int], int], *, is_older: bool) -> None:
     """Check that a follower compares the epoch before it says that it does not lead; `asked` returns an error."""
     cluster.need_brokers(2)
     topic = cluster.create_topic(replicas=2)
-    found = cluster.describe(topic.name)
-    replicas = found.partitions[0].replica_nodes if found else ()
-    following = next((node for node in replicas if node != topic.leader_id), None)
+    following = next((node for node in replicas_of(cluster, topic) if node != topic.leader_id), None)
     if following is None:
         raise Unsupported("a topic with two replicas has one")
+    if is_older:
+        following, topic = topic.leader_id, move_leader_to(cluster, topic, following)
     follower = cluster.connect(cluster.target.addresses[following])
+    epoch, error = topic.leader_epoch + 100, ErrorCode.UNKNOWN_LEADER_EPOCH
+    if is_older:
+        epoch, error = topic.leader_epoch - 1, ErrorCode.FENCED_LEADER_EPOCH
 
-    def is_unknown() -> bool:  # Metadata may be ahead of the follower
-        return asked(follower, topic, topic.leader_epoch + 100) == ErrorCode.UNKNOWN_LEADER_EPOCH
+    def is_compared() -> bool:  # Metadata may be ahead of the follower
+        return asked(follower, topic, epoch) == error
 
-    cluster.eventually("UNKNOWN_LEADER_EPOCH", is_unknown, WAIT_S)
+    cluster.eventually(error.name, is_compared, WAIT_S)
 
 
 @clause("FET-8", "follower")
+@EPOCHS
 @defect(Request(FetchRequest, "topics.partitions.current_leader_epoch", NONE))
-def test_a_follower_compares_the_leader_epoch_of_a_fetch(cluster: Cluster) -> None:
-    expect_newer_epoch_unknown(
-        cluster,
-        lambda broker, topic, epoch: (
-            broker.fetch(topic, 0, version=broker.version_of(FetchRequest, 9), leader_epoch=epoch).error_code
-        ),
-    )
+def test_a_follower_compares_the_leader_epoch_of_a_fetch(cluster: Cluster, is_older: bool) -> None:
+    def asked(broker: Broker, topic: Topic, epoch: int) -> int:
+        version = broker.version_of(FetchRequest, 9)
+        return broker.fetch(topic, 0, version=version, leader_epoch=epoch).error_code
+
+    expect_epoch_compared(cluster, asked, is_older=is_older)
 
 
 @clause("LST-5", "follower")
+@EPOCHS
 @defect(Request(ListOffsetsRequest, "topics.partitions.current_leader_epoch", NONE))
-def test_a_follower_compares_the_leader_epoch_of_a_lookup(cluster: Cluster) -> None:
-    expect_newer_epoch_unknown(
-        cluster,
-        lambda broker, topic, epoch: (
-            broker.list_offset(
-                topic, LATEST, version=broker.version_of(ListOffsetsRequest, 4), leader_epoch=epoch
-            ).error_code
-        ),
-    )
+def test_a_follower_compares_the_leader_epoch_of_a_lookup(cluster: Cluster, is_older: bool) -> None:
+    def asked(broker: Broker, topic: Topic, epoch: int) -> int:
+        version = broker.version_of(ListOffsetsRequest, 4)
+        return broker.list_offset(topic, LATEST, version=version, leader_epoch=epoch).error_code
+
+    expect_epoch_compared(cluster, asked, is_older=is_older)
 
 
 @clause("LST-6", "follower")
+@EPOCHS
 @defect(Request(OffsetForLeaderEpochRequest, "topics.partitions.current_leader_epoch", NONE))
-def test_a_follower_compares_the_leader_epoch_of_an_epochs_end(cluster: Cluster) -> None:
-    expect_newer_epoch_unknown(cluster, lambda broker, topic, epoch: epoch_end(broker, topic, 0, epoch).error_code)
+def test_a_follower_compares_the_leader_epoch_of_an_epochs_end(cluster: Cluster, is_older: bool) -> None:
+    def asked(broker: Broker, topic: Topic, epoch: int) -> int:
+        return epoch_end(broker, topic, 0, epoch).error_code
+
+    expect_epoch_compared(cluster, asked, is_older=is_older)
 
 
 # -- the new leader ---------------------------------------------------------------------------------
