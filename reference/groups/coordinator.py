@@ -318,6 +318,8 @@ class GroupCoordinator:
         group.rebalance_ticket = self._purgatory.park(
             group.rebalance_timeout_ms, lambda: self._expire_unsynced(group, incarnation)
         )
+        for member in group.members.values():
+            member.has_synced = False
         for member in joined_members:
             pending, member.pending_join = member.pending_join, None
             self._start_session(group, member)
@@ -328,17 +330,31 @@ class GroupCoordinator:
         await self._store.save_group(group, assignments)
 
     def _expire_unsynced(self, group: Group, incarnation: int) -> None:
-        """Remove members that joined but did not send SyncGroup: they would block the group (KAFKA-12890)."""
-        superseded = group.state is not GroupState.COMPLETING_REBALANCE or group.incarnation != incarnation
-        if superseded or not self._guards.expire_unsynced_members:
+        """Remove members that joined but did not send SyncGroup: they would block the group (KAFKA-12890).
+
+        In a stable group they would keep partitions that they do not know of.
+        """
+        if group.incarnation != incarnation or not self._guards.expire_unsynced_members:
             return
-        for member in [m for m in group.members.values() if not m.pending_syncs]:
+        unsynced = [member for member in group.members.values() if not member.has_synced]
+        if group.state is GroupState.STABLE and unsynced:
+            for member in unsynced:
+                self._remove_member(group, member.member_id, "ExpireSession")
+            self._members_left(group)
+            return
+        if group.state is not GroupState.COMPLETING_REBALANCE:
+            return
+        for member in unsynced:
             self._end_session(member)
             group.remove(member.member_id)
         self._trace.step(group, "ExpireUnsynced")
         self._begin_rebalance(group)
         if not group.members:
             self._complete_join(group)
+
+    def _end_wait_for_syncs(self, group: Group) -> None:
+        if all(member.has_synced for member in group.members.values()):
+            self._purgatory.finish(group.rebalance_ticket)
 
     # -- sync ------------------------------------------------------------------------------------
 
@@ -362,7 +378,9 @@ class GroupCoordinator:
             self._trace.sync(group, body, ErrorCode.REBALANCE_IN_PROGRESS.name)
             return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         self._trace.sync(group, body, ANSWERED if group.state is GroupState.STABLE else PARKED)
+        member.has_synced = True
         if group.state is GroupState.STABLE:
+            self._end_wait_for_syncs(group)
             self._start_session(group, member)
             return sync_response(group, member)
         pending: Pending[SyncGroupResponse] = Pending()
@@ -388,8 +406,8 @@ class GroupCoordinator:
             self._begin_rebalance(group)
             return
         self._trace.leader_sync(group, assignments)
-        self._purgatory.finish(group.rebalance_ticket)
         group.move_to(GroupState.STABLE)
+        self._end_wait_for_syncs(group)
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             if member.pending_syncs:

@@ -86,6 +86,25 @@ def test_who_never_syncs_is_removed(driver: GroupDriver) -> None:
     expect("member of the group", follower.member_id, only(driver.describe().members).member_id)
 
 
+@clause("GRP-26", "after the leader")
+@pytest.mark.slow
+@defect(
+    GuardOff("ExpireUnsyncedMembers"),
+    Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS),
+    Reply(DescribeGroupsRequest, "groups.members", ()),
+)
+def test_who_never_syncs_is_removed_from_a_stable_group(driver: GroupDriver) -> None:
+    """Heartbeats keep its session; it has an assignment, and does not know of it."""
+    first, second = driver.joined_pair(rebalance_timeout_ms=SHORT_MS, session_timeout_ms=driver.session_ms(30_000))
+    leader, follower = (first, second) if first.is_leader else (second, first)
+    expect("error code of the leader's SyncGroup", 0, leader.sync().error_code)
+    expect("error code of the other member", 0, follower.heartbeat_error())
+    leader.await_rebalance()
+    expect("error code of the other member", ErrorCode.UNKNOWN_MEMBER_ID, follower.heartbeat_error())
+    leader.rejoin()
+    expect("member of the group", leader.member_id, only(driver.describe().members).member_id)
+
+
 @clause("GRP-33", "preparing")
 @defect(
     Reply(LeaveGroupRequest, "members.error_code", ErrorCode.UNKNOWN_MEMBER_ID),
