@@ -16,19 +16,19 @@ import msgspec
 import pytest
 
 from highwater.errors import UsageError
-from highwater.fuzz.wire.corpus import read_state
+from highwater.fuzz.wire.examination.minimise import minimise_finding
+from highwater.fuzz.wire.examination.triage import KILLS_MAX, Triage
 from highwater.fuzz.wire.findings import read_finding
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.mutators import MUTATORS
 from highwater.fuzz.wire.generate.pool import Pool, sound_frame
 from highwater.fuzz.wire.generate.requests import HARMFUL, generate
 from highwater.fuzz.wire.generate.stream import TRANSPORTS, Stream
-from highwater.fuzz.wire.minimise import minimise_finding
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import replay_finding
 from highwater.fuzz.wire.session import Bounds, Session
+from highwater.fuzz.wire.steering.corpus import read_state
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import KILLS_MAX, Triage
 from highwater.reference.wire.errors import DecodeError, EncodeError, ErrorCode
 from highwater.reference.wire.framing import decode_request, encode_request, encode_response
 from highwater.reference.wire.messages.metadata import (
@@ -304,7 +304,7 @@ def test_a_finding_that_is_being_minimised_during_an_interruption_is_reported(
     def interrupted(cases: list[Case], breaks: object, seconds: float) -> list[Case]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("highwater.fuzz.wire.triage.shrink", interrupted)
+    monkeypatch.setattr("highwater.fuzz.wire.examination.triage.shrink", interrupted)
     with fake_broker(wrong_correlation_id) as address:
         outcome = fuzzed(address, tmp_path)
     assert outcome["ended"] == "interrupted"

@@ -10,7 +10,7 @@ import pytest
 
 from highwater.errors import UsageError
 from highwater.fuzz.wire import decoders
-from highwater.fuzz.wire.line_coverage import FILE, check_lines, count_lines, lines_summary
+from highwater.fuzz.wire.steering.line_coverage import FILE, check_lines, count_lines, lines_summary
 from highwater.reference.wire.readers import read_uvarint
 
 SEED = 5

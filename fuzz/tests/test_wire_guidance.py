@@ -16,9 +16,9 @@ from highwater.fuzz.wire.command_line import open_target
 from highwater.fuzz.wire.generate.pool import Pool
 from highwater.fuzz.wire.generate.requests import NEWER_GROUPS, generate
 from highwater.fuzz.wire.generate.response_values import KEPT, ResponseValues
-from highwater.fuzz.wire.go_counters import Counters, executed_units, line_report
-from highwater.fuzz.wire.line_coverage import count_lines, lines_summary
 from highwater.fuzz.wire.session import Bounds, Session
+from highwater.fuzz.wire.steering.go_counters import Counters, executed_units, line_report
+from highwater.fuzz.wire.steering.line_coverage import count_lines, lines_summary
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from highwater.reference.wire.messages.groups import JoinGroupResponse

@@ -11,15 +11,15 @@ import pytest
 
 from highwater.fuzz.tests.test_wire import fake_broker, honest
 from highwater.fuzz.tests.test_wire_watches import GIVE_UP_S, SEED, TwinTarget, case_of, no_pause
-from highwater.fuzz.wire.confirmation import Confirmation
 from highwater.fuzz.wire.connection import SILENT, why_dead
+from highwater.fuzz.wire.examination.confirmation import Confirmation
+from highwater.fuzz.wire.examination.triage import RunEndedError, Triage
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.oracles.stalls import StallWatch
 from highwater.fuzz.wire.replay import Replay
 from highwater.fuzz.wire.session import Session
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import RunEndedError, Triage
 
 HANG = Failure(Oracle.ALIVE, f"the target {SILENT} for 5 s on a fresh connection")
 CREATE_PARTITIONS, METADATA = case_of(37), case_of(3)

@@ -12,6 +12,7 @@ from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.fuzz.tests.test_wire import SEED, fake_broker
 from highwater.fuzz.wire.connection import advertised, unknown_versions
 from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
+from highwater.fuzz.wire.examination.triage import FAILED_SEARCHES_MAX, Triage
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.pool import sound_frame
 from highwater.fuzz.wire.generate.stream import Stream
@@ -20,7 +21,6 @@ from highwater.fuzz.wire.sequences.context import SequenceAbandoned, SequenceCon
 from highwater.fuzz.wire.sequences.run import ParallelRunner, version_ranges
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import FAILED_SEARCHES_MAX, Triage
 from highwater.reference.wire.framing import encode_response
 from highwater.reference.wire.messages.metadata import ApiVersion, ApiVersionsResponse
 from highwater.reference.wire.registry import APIS

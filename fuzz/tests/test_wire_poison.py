@@ -11,16 +11,17 @@ from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
 from highwater.fuzz.tests.test_wire import fake_broker, honest
 from highwater.fuzz.tests.test_wire_watches import SEED, case_of
-from highwater.fuzz.wire import triage as triage_module
 from highwater.fuzz.wire.defects.node import defective
 from highwater.fuzz.wire.defects.requests import poison_of
+from highwater.fuzz.wire.examination import sequence_triage
+from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
+from highwater.fuzz.wire.examination.triage import LATE_PART, NO_START, SUSPECTS_MAX, Triage
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import Replay
 from highwater.fuzz.wire.sequences.context import Violation
 from highwater.fuzz.wire.session import Session
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import LATE_PART, NO_START, SUSPECTS_MAX, Triage
 from highwater.reference.wire.registry import APIS
 
 CREATE_TOPICS = 19
@@ -160,12 +161,12 @@ def test_a_death_after_a_sequence_is_not_charged_to_the_next_one(
         is_late = replayed[-2:-1] == ["topic:1"] or (seconds > 0 and replayed[-1] == "topic:1")
         return "refuses connections" if is_late else None
 
-    monkeypatch.setattr(triage_module, "replay_sequence", replay)
+    monkeypatch.setattr(sequence_triage, "replay_sequence", replay)
     monkeypatch.setattr(FuzzTarget, "why_dead_within", why_dead)
     monkeypatch.setattr(FuzzTarget, "restart", no_restart)
     with fake_broker(honest) as address:
         triage = Triage(FuzzTarget(address), tmp_path, SEED, "test")
-        finding = triage.confirm_death(["log:3", "group:2", "topic:1", "log:0"], 7)
+        finding = SequenceTriage(triage).confirm_death(["log:3", "group:2", "topic:1", "log:0"], 7)
         assert finding is not None
         assert (finding.sequence, finding.message) == ("topic:1", CRASH.message + NO_START)
         assert triage.confirm(CRASH, [case_of(3)], 7) is None, "the sequence is the cause of this crash"

@@ -13,6 +13,8 @@ from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import advertised
 from highwater.fuzz.wire.defects.node import defective
 from highwater.fuzz.wire.defects.table import WIRE_DEFECTS, check_defects
+from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
+from highwater.fuzz.wire.examination.triage import Triage
 from highwater.fuzz.wire.findings import read_finding
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.requests import CLIENT_ID
@@ -28,7 +30,6 @@ from highwater.fuzz.wire.sequences.run import (
     version_ranges,
 )
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import Triage
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from highwater.reference.wire.messages.transactions import EndTxnRequest
@@ -145,7 +146,7 @@ def test_a_sequence_is_minimised_to_the_steps_it_needs(tmp_path: Path) -> None:
             result = run_sequence(f"group:{number}", target.bootstrap, served)
             if result.violation is not None and result.steps > 3:
                 break
-        finding = triage.confirm_sequence(f"group:{number}", result, 1)
+        finding = SequenceTriage(triage).confirm_sequence(f"group:{number}", result, 1)
         assert finding is not None
         remaining = result.steps - len(finding.without)
         assert 1 <= remaining <= 3, "joining and committing is enough"

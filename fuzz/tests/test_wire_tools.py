@@ -15,12 +15,13 @@ from highwater.command_line import application
 from highwater.conformance.self_test.faults import SentRequest
 from highwater.errors import ExitCode, UsageError
 from highwater.fuzz.tests.test_wire import SEED, fake_broker, fuzzed, honest, wrong_correlation_id
-from highwater.fuzz.wire.agreement import disagreement, is_known_difference, random_read
 from highwater.fuzz.wire.clients.process import Client
 from highwater.fuzz.wire.clients.served_replies import Served, apply_edits, reply_of
 from highwater.fuzz.wire.clients.session import ClientSession
 from highwater.fuzz.wire.clients.state import read_client_state
-from highwater.fuzz.wire.corpus import Corpus, read_state
+from highwater.fuzz.wire.examination.agreement import disagreement, is_known_difference, random_read
+from highwater.fuzz.wire.examination.shrink import shrink
+from highwater.fuzz.wire.examination.triage import decode_error_of
 from highwater.fuzz.wire.findings import read_finding, write_finding
 from highwater.fuzz.wire.generate.batches import BOMBS, bomb
 from highwater.fuzz.wire.generate.cases import Case, with_size
@@ -30,9 +31,8 @@ from highwater.fuzz.wire.page import page
 from highwater.fuzz.wire.process import MEGABYTE, Process, listening_process, place_of
 from highwater.fuzz.wire.sequences.versions import difference
 from highwater.fuzz.wire.session import Bounds, Session
-from highwater.fuzz.wire.shrink import shrink
+from highwater.fuzz.wire.steering.corpus import Corpus, read_state
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import decode_error_of
 from highwater.reference.wire.errors import CompressionError, ErrorCode
 from highwater.reference.wire.framing import encode_request, encode_response
 from highwater.reference.wire.messages.metadata import (

@@ -10,8 +10,9 @@ import pytest
 
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.fuzz.tests.test_wire import fake_broker, honest
-from highwater.fuzz.wire.confirmation import ALIKE_MAX, Confirmation
 from highwater.fuzz.wire.connection import connect
+from highwater.fuzz.wire.examination.confirmation import ALIKE_MAX, Confirmation
+from highwater.fuzz.wire.examination.triage import Triage
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.pool import sound_frame
 from highwater.fuzz.wire.oracles.freed_memory import COMMITS_MAX, use_freed_memory
@@ -39,7 +40,6 @@ from highwater.fuzz.wire.oracles.states import StateWatch, difference, snapshot
 from highwater.fuzz.wire.replay import make_topics
 from highwater.fuzz.wire.self_test import run_defect
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import Triage
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.registry import APIS

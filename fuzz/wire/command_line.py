@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from highwater.fuzz.wire.go_counters import Counters
+    from highwater.fuzz.wire.steering.go_counters import Counters
     from highwater.fuzz.wire.target import FuzzTarget
 
 CLIENT_DEADLINE_S: Final = 20.0
@@ -69,8 +69,8 @@ def fuzz_command(
     Examples: highwater fuzz reference --seconds 30 · highwater fuzz localhost:9092 --seed 7 --resume
     """
     from highwater.errors import ExitCode, UsageError
-    from highwater.fuzz.wire.line_coverage import check_lines, count_lines, lines_summary
     from highwater.fuzz.wire.session import Bounds
+    from highwater.fuzz.wire.steering.line_coverage import check_lines, count_lines, lines_summary
     from highwater.results import new_folder, write_json
     from highwater.signals import interruptible
 
@@ -248,8 +248,8 @@ def replay_command(
     For a client's finding, give the client's command line in place of the target.
     """
     from highwater.errors import ExitCode, UsageError
-    from highwater.fuzz.wire.agreement import disagreement
     from highwater.fuzz.wire.clients.session import replay_served
+    from highwater.fuzz.wire.examination.agreement import disagreement
     from highwater.fuzz.wire.findings import read_finding
     from highwater.fuzz.wire.oracles.responses import Oracle
     from highwater.fuzz.wire.replay import replay_finding
@@ -287,8 +287,8 @@ def minimise_command(
     """Write a smaller finding that fails in the same way beside the old one. Exit code 3 if it does not reproduce."""
     from highwater.errors import ExitCode
     from highwater.fuzz.wire.clients.session import minimise_served
+    from highwater.fuzz.wire.examination.minimise import minimise_finding
     from highwater.fuzz.wire.findings import read_finding
-    from highwater.fuzz.wire.minimise import minimise_finding
 
     finding, folder = read_finding(file), (file if file.is_dir() else file.parent).parent
     if finding.served is not None:

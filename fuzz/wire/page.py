@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from highwater.fuzz.wire.corpus import Coverage, State, read_state
 from highwater.fuzz.wire.oracles.responses import code_name
+from highwater.fuzz.wire.steering.corpus import Coverage, State, read_state
 
 NUMBER: Final = re.compile(r"-?\d+")
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.fuzz.wire.corpus import Corpus, Coverage, State, read_state, write_state
+from highwater.fuzz.wire.examination.triage import Triage
 from highwater.fuzz.wire.findings import FILE, Finding, api_name
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.process import MEGABYTE, Process
-from highwater.fuzz.wire.triage import Triage
+from highwater.fuzz.wire.steering.corpus import Corpus, Coverage, State, read_state, write_state
 
 PERSIST_EVERY_S: Final = 10.0
 PERSIST_SHARE: Final = 50

@@ -11,10 +11,10 @@ import msgspec
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.fuzz.wire.defects.node import defective
 from highwater.fuzz.wire.defects.table import WIRE_DEFECTS, check_defects
+from highwater.fuzz.wire.examination.triage import WATCHED
 from highwater.fuzz.wire.oracles.responses import Oracle
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import WATCHED
 
 DEADLINE_S: Final = 2.0
 TIME_S: Final = 60.0

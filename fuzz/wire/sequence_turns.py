@@ -4,7 +4,7 @@ import random
 import time
 from typing import Final
 
-from highwater.fuzz.wire.agreement import VersionRanges
+from highwater.fuzz.wire.examination.agreement import VersionRanges
 from highwater.fuzz.wire.sequences.run import ParallelRunner, SequenceResult, runnable
 
 SEQUENCES_S, SEQUENCES_SHARE = 0.08, 4

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.errors import UsageError
-from highwater.fuzz.wire.agreement import disagreement, random_read
-from highwater.fuzz.wire.confirmation import LAST_S, Confirmation
 from highwater.fuzz.wire.connection import SILENT, advertised, unknown_versions
-from highwater.fuzz.wire.corpus import Coverage
 from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
+from highwater.fuzz.wire.examination.agreement import disagreement, random_read
+from highwater.fuzz.wire.examination.confirmation import LAST_S, Confirmation
+from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
+from highwater.fuzz.wire.examination.triage import CRASH_DEADLINE_S, FATAL, PARKED_AGAIN_S, SHRINK_S, Triage
 from highwater.fuzz.wire.findings import Finding, api_name
 from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Kind
 from highwater.fuzz.wire.generate.stream import Stream
-from highwater.fuzz.wire.go_counters import Counters
-from highwater.fuzz.wire.guidance import Guidance
 from highwater.fuzz.wire.oracles.leaks import LeakKind, LeakWatch
 from highwater.fuzz.wire.oracles.malformed import must_be_refused
 from highwater.fuzz.wire.oracles.responses import DEADLINE_S, Failure, Oracle
@@ -34,8 +33,10 @@ from highwater.fuzz.wire.sequences.run import (
     skipped_sequences,
     version_ranges,
 )
+from highwater.fuzz.wire.steering.corpus import Coverage
+from highwater.fuzz.wire.steering.go_counters import Counters
+from highwater.fuzz.wire.steering.guidance import Guidance
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import CRASH_DEADLINE_S, FATAL, PARKED_AGAIN_S, SHRINK_S, Triage
 
 SOUND_SHARE: Final = 0.25
 """Share of valid requests, which bring the target into states with topics, groups and transactions."""
@@ -402,13 +403,13 @@ class Session:
 
     def _suspect_sequence(self, name: str, result: SequenceResult) -> None:
         number = self.totals.cases
-        self._submit(name, lambda triage: triage.confirm_sequence(name, result, number))
+        self._submit(name, lambda triage: SequenceTriage(triage).confirm_sequence(name, result, number))
 
     def _suspect_sequences(self) -> None:
         """Have those that ran last replayed: the target has died or hangs."""
         number, names = self.totals.cases, self._sequences.take_last()
         if names:
-            self._submit(OF_SEQUENCES, lambda triage: triage.confirm_death(names, number))
+            self._submit(OF_SEQUENCES, lambda triage: SequenceTriage(triage).confirm_death(names, number))
 
     def _suspect_disagreement(self, failure: Failure, case: Case) -> None:
         number, other = self.totals.cases, self.against

@@ -22,11 +22,11 @@ from highwater.fuzz.wire.clients.hostile_replies import HostileReplies
 from highwater.fuzz.wire.clients.process import Client, ClientExit
 from highwater.fuzz.wire.clients.served_replies import Edit, RepeatedReplies, Reply, Served
 from highwater.fuzz.wire.clients.state import read_client_state, write_client_state
+from highwater.fuzz.wire.examination.shrink import minimise_list
 from highwater.fuzz.wire.findings import EXPECTED, FILE, Finding, api_name, environment, new_id, write_finding
 from highwater.fuzz.wire.generate.cases import NO_MUTATION
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.process import place_of
-from highwater.fuzz.wire.shrink import minimise_list
 
 SHRINK_S: Final = 60.0
 
@@ -64,7 +64,7 @@ def replay_served(command: str, served: Served) -> Failure | None:
 
 
 def minimise_served(command: str, finding: Finding, folder: Path, seconds: float) -> tuple[Path, str] | None:
-    """Minimise a finding of a client, as `highwater.fuzz.wire.minimise.minimise_finding` does for a target."""
+    """Minimise a finding of a client, as `examination.minimise.minimise_finding` does for a target."""
     assert finding.served is not None
     smallest = minimise_replies(command, finding.served, finding.oracle, seconds)
     if smallest is None:

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, cast
 
 from highwater.conformance.failures import TargetFailure
 from highwater.errors import UsageError
+from highwater.fuzz.wire.examination.triage import FATAL, WATCHED, RunEndedError, Triage
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.replay import make_topics
-from highwater.fuzz.wire.triage import FATAL, WATCHED, RunEndedError, Triage
 
 JOBS_MAX: Final = 400
 ALIKE_MAX: Final = 2

@@ -6,7 +6,7 @@ from typing import Final
 
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.stream import Stream
-from highwater.fuzz.wire.go_counters import Counters
+from highwater.fuzz.wire.steering.go_counters import Counters
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.framing import decode_response

@@ -16,7 +16,7 @@ import msgspec
 
 from highwater.conformance.targets.kfake import COVERAGE
 from highwater.errors import UsageError
-from highwater.fuzz.wire.go_counters import Counters, go_line_report
+from highwater.fuzz.wire.steering.go_counters import Counters, go_line_report
 from highwater.reference import state_table
 from highwater.results import write_json
 

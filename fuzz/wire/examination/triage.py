@@ -3,24 +3,22 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from threading import Event
 from typing import Final
 
-from highwater.fuzz.wire.agreement import disagreement
 from highwater.fuzz.wire.connection import SILENT
 from highwater.fuzz.wire.engine import ANSWERED_SUSPECTS, LIKELY_SUSPECTS, SLOW_S
+from highwater.fuzz.wire.examination.agreement import disagreement
+from highwater.fuzz.wire.examination.shrink import Breaks, shrink
 from highwater.fuzz.wire.findings import EXPECTED, Finding, api_name, environment, new_id, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle, key_and_version, read_request
 from highwater.fuzz.wire.process import place_of
 from highwater.fuzz.wire.replay import LATE_S, RESPONSE_ORACLES, Replay, make_topics
-from highwater.fuzz.wire.sequences.context import Violation
-from highwater.fuzz.wire.sequences.run import SequenceResult, replay_sequence
-from highwater.fuzz.wire.shrink import Breaks, minimise_list, shrink
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.errors import WireError
 from highwater.reference.wire.registry import APIS
@@ -89,11 +87,11 @@ class Triage:
     """By place: how often a request of each API key caused the crash."""
     _failed_searches: Counter[Oracle] = field(default_factory=Counter)
     """By oracle: how often replaying all suspects did not reproduce the failure."""
-    _explained: set[int] = field(default_factory=set)
+    explained: set[int] = field(default_factory=set)
     """Numbers of the deaths of which a sequence is the cause."""
     _settle_s: float = 0.0
     """How long replays wait for a crash, if the one that is examined comes after the response."""
-    _is_poisoned: bool = False
+    is_poisoned: bool = False
     """Whether the failure that is examined leaves data with which the target does not start."""
     tries: int = 0
     last_log: str = ""
@@ -114,14 +112,14 @@ class Triage:
         the order in which they were sent. `log` is what the target logged, if that is not the one that replays.
         Sets `fatal_cases` to the case that crashed or blocked the target.
         """
-        self.fatal_cases, self._settle_s, self._is_poisoned = [], 0.0, False
+        self.fatal_cases, self._settle_s, self.is_poisoned = [], 0.0, False
         is_fatal = failure.oracle in FATAL
         log = (self.target.log_text() if log is None else log) if is_fatal else ""
         if not suspects or self.is_reported(failure, suspects[-1]) or self._cause_is_known(failure, suspects, log):
             return None
-        if failure.oracle is Oracle.ALIVE and number in self._explained:
+        if failure.oracle is Oracle.ALIVE and number in self.explained:
             return None
-        self._ensure_alive()
+        self.ensure_alive()
         culprits = self._find_cause(failure.oracle, suspects)
         if not culprits and not is_fatal:
             self.unconfirmed += 1
@@ -131,7 +129,7 @@ class Triage:
             failure = self.last_failure  # what the suspects alone cause, not what the whole run showed
         last = (culprits or suspects)[-1]
         self.fatal_cases = culprits[-1:] if failure.oracle in AVOIDED else []
-        if culprits and self._is_poisoned:
+        if culprits and self.is_poisoned:
             failure = replace(failure, message=failure.message + NO_START)
             self.fatal_versions |= _versions_of(last)  # each version would cost a start with empty data
         self._count_kill(failure, log)
@@ -151,7 +149,7 @@ class Triage:
             raise
         except RunEndedError:
             return self._write(failure, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
-        self._ensure_alive()
+        self.ensure_alive()
         # A timer has changed the state (members expire), or a cache was filled.
         if failure.oracle in (Oracle.STATE, Oracle.LEAK) and not reproduced:
             self.unconfirmed += 1
@@ -188,102 +186,6 @@ class Triage:
         if self._is_alike(failure, self._kind(failure, case), ""):
             return None
         return self._write(failure, [case], case, number, log="", reproduced=True)
-
-    def confirm_sequence(self, name: str, result: SequenceResult, number: int) -> Finding | None:
-        """Replay a sequence that violated the model, leave out unneeded steps, and write a finding."""
-        violation = result.violation
-        assert violation is not None
-        api, version, failure = violation.api.name, violation.version, violation.failure
-        signature = (failure.oracle.value, api, name.partition(":")[0], DIGITS.sub("#", failure.message))
-        if signature in self.signatures:
-            return None
-        self._ensure_alive()
-        if self.replay_violation(name, failure, ()) is None:
-            self.unconfirmed += 1
-            return None
-        without = self.unneeded_steps(name, failure, result.steps)
-        violation = self.replay_violation(name, failure, without) or violation
-        reproduced = not self.target.restart() or self.replay_violation(name, failure, without) is not None
-        finding = Finding(
-            id=new_id(self.folder, failure.oracle, api, version), oracle=failure.oracle, api=api, version=version,
-            mutation="sequence", field="", place="", message=violation.failure.message,
-            expected=EXPECTED[failure.oracle],
-            target=self.target_name, seed=self.seed, case=number, reproduced=reproduced, steps=[], sequence=name,
-            without=without, said=violation.transcript, environment=environment(self.target.version),
-        )  # fmt: skip
-        self.signatures.add(signature)
-        write_finding(self.folder, finding)
-        self.findings.append(finding)
-        return finding
-
-    def confirm_death(self, names: Sequence[str], number: int) -> Finding | None:
-        """Replay sequences that ran when the target died or hung, the latest first; report the one that does it.
-
-        The target may die late, in the sequence after the one that is the cause. So those that were replayed are
-        replayed once more, with time for a late crash after each.
-        """
-        self._is_poisoned, latest_first = False, names[::-1]
-        for index, name in enumerate(latest_first):
-            found = self._dies_of(name)
-            if found is None:
-                continue
-            again = ((one, late) for one in latest_first[index::-1] if (late := self._dies_of(one, LATE_S)) is not None)
-            cause, found = next(again, (name, found)) if index else (name, found)
-            self._explained.add(number)
-            signature = (Oracle.ALIVE.value, "sequence", cause.partition(":")[0])
-            is_known, self.signatures = signature in self.signatures, self.signatures | {signature}
-            return None if is_known else self._write_death(cause, *found, number)
-        return None
-
-    def _dies_of(self, name: str, settle_s: float = 0.0) -> tuple[Failure, Violation | None] | None:
-        """Return the failure if the target dies or hangs in a sequence, and the violation if the sequence saw it.
-
-        The target is restarted then.
-        """
-        if self.ended.is_set():
-            raise RunEndedError
-        self._ensure_alive()
-        violation, dead = replay_sequence(name, self.target.address), self.target.why_dead_within(settle_s)
-        hangs = violation is not None and violation.failure.oracle is Oracle.DEADLINE
-        if dead is None and not hangs:
-            return None
-        self._restart_after_failure()
-        if violation is not None and hangs:
-            return violation.failure, violation
-        return Failure(Oracle.ALIVE, f"the target {dead}" + (NO_START if self._is_poisoned else "")), violation
-
-    def _write_death(self, name: str, failure: Failure, violation: Violation | None, number: int) -> Finding:
-        reproduced = self._dies_of(name, LATE_S) is not None
-        api, version = (violation.api.name, violation.version) if violation is not None else (name.partition(":")[0], 0)
-        finding = Finding(
-            id=new_id(self.folder, failure.oracle, api, version), oracle=failure.oracle, api=api, version=version,
-            mutation="sequence", field="", place="", message=failure.message, expected=EXPECTED[failure.oracle],
-            target=self.target_name, seed=self.seed, case=number, reproduced=reproduced, steps=[], sequence=name,
-            without=[], said=violation.transcript if violation is not None else [],
-            environment=environment(self.target.version),
-        )  # fmt: skip
-        write_finding(self.folder, finding)
-        self.findings.append(finding)
-        return finding
-
-    def replay_violation(self, name: str, failure: Failure, without: Collection[int]) -> Violation | None:
-        """Replay a sequence; return its violation if oracle and message are the same, apart from numbers."""
-        found = replay_sequence(name, self.target.address, without)
-        if found is None or found.failure.oracle is not failure.oracle:
-            return None
-        return found if _differ_in_numbers_only(found.failure.message, failure.message) else None
-
-    def unneeded_steps(self, name: str, failure: Failure, steps: int) -> list[int]:
-        """Return the numbers of the steps without which the sequence still fails."""
-        end, numbers = time.monotonic() + self.shrink_s, list(range(steps))
-
-        def breaks(remaining: list[int]) -> bool:
-            left_out = set(numbers) - set(remaining)
-            is_over = time.monotonic() >= end or self.ended.is_set()
-            return not is_over and self.replay_violation(name, failure, left_out) is not None
-
-        needed = minimise_list(numbers, breaks)
-        return sorted(set(numbers) - set(needed))
 
     def _is_alike(self, failure: Failure, kind: str | None, log: str) -> bool:
         """Return True if enough findings of that kind exist in other APIs and versions.
@@ -394,12 +296,12 @@ class Triage:
         if is_slow:
             self.fatal_cases = [case]
             self.target.restart()  # it may still be busy with the request
-            self._ensure_alive()
+            self.ensure_alive()
         return finding
 
     def search_leak(self, kinds: list[list[Case]], number: int) -> Finding | None:
         """Send cases of several kinds together; if the memory grows, write a finding for the kind that is the cause."""
-        self._ensure_alive()
+        self.ensure_alive()
         mixed = [case for cases in zip_longest(*kinds) for case in cases if case is not None]
         replay = Replay(self.target, min(self.deadline_s, CRASH_DEADLINE_S), PARKED_AGAIN_S)
         if replay.kept_memory(mixed, len(kinds)) is None:
@@ -454,19 +356,19 @@ class Triage:
         self.last_failure = failure
         self.last_log = self.target.log_text() if failure is not None and failure.oracle in FATAL else ""
         if failure is not None and (failure.oracle in RESTARTS or self.target.holds_excess_memory):
-            self._restart_after_failure()
+            self.restart_after_failure()
         if failure is None:
             return False
         is_endless_stall = oracle is Oracle.STALL and failure.oracle is Oracle.ALIVE
         return failure.oracle is oracle or is_endless_stall
 
-    def _restart_after_failure(self) -> None:
+    def restart_after_failure(self) -> None:
         """Restart the target, with empty data once it is known that it does not start with what the failure left."""
         renewals = self.target.renewals
-        self.target.restart(empty=self._is_poisoned)
-        self._ensure_alive()
-        self._is_poisoned |= self.target.renewals > renewals
-        if self._is_poisoned:
+        self.target.restart(empty=self.is_poisoned)
+        self.ensure_alive()
+        self.is_poisoned |= self.target.renewals > renewals
+        if self.is_poisoned:
             make_topics(self.target.address)  # the next suspects need them
 
     def _breaks_after_restart(self, cases: list[Case], oracle: Oracle) -> bool:
@@ -476,7 +378,7 @@ class Triage:
         make_topics(self.target.address)
         return self.breaks(cases, oracle)
 
-    def _ensure_alive(self) -> None:
+    def ensure_alive(self) -> None:
         if self.target.why_dead() is not None and not self.target.restart():
             self.target.revive()
 
@@ -514,10 +416,6 @@ def _versions_of(case: Case) -> set[tuple[int, int]]:
     api = APIS.get(case.key)
     versions = range(api.min_version, api.max_version + 1) if api is not None else (case.version,)
     return {(case.key, version) for version in versions}
-
-
-def _differ_in_numbers_only(one: str, other: str) -> bool:
-    return DIGITS.sub("#", one) == DIGITS.sub("#", other)
 
 
 def decode_error_of(case: Case) -> str:

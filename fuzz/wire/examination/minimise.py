@@ -6,14 +6,15 @@ import msgspec
 
 from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import advertised
+from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
+from highwater.fuzz.wire.examination.shrink import shrink
+from highwater.fuzz.wire.examination.triage import Triage
 from highwater.fuzz.wire.findings import Finding, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import make_topics
 from highwater.fuzz.wire.sequences.run import run_sequence, version_ranges
-from highwater.fuzz.wire.shrink import shrink
 from highwater.fuzz.wire.target import FuzzTarget
-from highwater.fuzz.wire.triage import Triage
 
 
 def minimise_finding(
@@ -35,11 +36,12 @@ def _minimise_sequence(triage: Triage, finding: Finding) -> tuple[Finding, str] 
     """Leave out unneeded steps of a sequence."""
     failure, address = Failure(finding.oracle, finding.message), triage.target.address
     steps = run_sequence(finding.sequence, address, version_ranges(advertised(address))).steps
-    violation = triage.replay_violation(finding.sequence, failure, finding.without)
+    sequences = SequenceTriage(triage)
+    violation = sequences.replay_violation(finding.sequence, failure, finding.without)
     if violation is None:
         return None
-    without = sorted({*finding.without, *triage.unneeded_steps(finding.sequence, failure, steps)})
-    violation = triage.replay_violation(finding.sequence, failure, without) or violation
+    without = sorted({*finding.without, *sequences.unneeded_steps(finding.sequence, failure, steps)})
+    violation = sequences.replay_violation(finding.sequence, failure, without) or violation
     change = f"{steps - len(finding.without)} to {steps - len(without)} steps"
     return msgspec.structs.replace(finding, without=without, said=violation.transcript), change
 

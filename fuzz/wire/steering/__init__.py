@@ -1,0 +1,1 @@
+"""What a fuzzing run has reached, and what it sends next because of that."""
