@@ -318,9 +318,8 @@ class GroupCoordinator:
         group.rebalance_ticket = self._purgatory.park(
             group.rebalance_timeout_ms, lambda: self._expire_unsynced(group, incarnation)
         )
-        for member in group.members.values():
-            member.has_synced = False
         for member in joined_members:
+            member.owes_sync = True
             pending, member.pending_join = member.pending_join, None
             self._start_session(group, member)
             if pending is not None:
@@ -336,15 +335,11 @@ class GroupCoordinator:
         """
         if group.incarnation != incarnation or not self._guards.expire_unsynced_members:
             return
-        unsynced = [member for member in group.members.values() if not member.has_synced]
-        if group.state is GroupState.STABLE and unsynced:
-            for member in unsynced:
-                self._remove_member(group, member.member_id, "ExpireSession")
-            self._members_left(group)
-            return
+        if group.state is GroupState.STABLE:
+            self._remove_unsynced(group)
         if group.state is not GroupState.COMPLETING_REBALANCE:
             return
-        for member in unsynced:
+        for member in [m for m in group.members.values() if not m.pending_syncs]:
             self._end_session(member)
             group.remove(member.member_id)
         self._trace.step(group, "ExpireUnsynced")
@@ -352,8 +347,16 @@ class GroupCoordinator:
         if not group.members:
             self._complete_join(group)
 
+    def _remove_unsynced(self, group: Group) -> None:
+        """Remove the members that owe a SyncGroup; for the model their sessions end."""
+        unsynced = [member.member_id for member in group.members.values() if member.owes_sync]
+        for member_id in unsynced:
+            self._remove_member(group, member_id, "ExpireSession")
+        if unsynced:
+            self._members_left(group)
+
     def _end_wait_for_syncs(self, group: Group) -> None:
-        if all(member.has_synced for member in group.members.values()):
+        if not any(member.owes_sync for member in group.members.values()):
             self._purgatory.finish(group.rebalance_ticket)
 
     # -- sync ------------------------------------------------------------------------------------
@@ -378,7 +381,7 @@ class GroupCoordinator:
             self._trace.sync(group, body, ErrorCode.REBALANCE_IN_PROGRESS.name)
             return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         self._trace.sync(group, body, ANSWERED if group.state is GroupState.STABLE else PARKED)
-        member.has_synced = True
+        member.owes_sync = False
         if group.state is GroupState.STABLE:
             self._end_wait_for_syncs(group)
             self._start_session(group, member)

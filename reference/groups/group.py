@@ -56,7 +56,7 @@ class Member:
     assignment: bytes = b""
     pending_join: Pending[JoinGroupResponse] | None = None
     pending_syncs: list[Pending[SyncGroupResponse]] = field(default_factory=list)
-    has_synced: bool = True  # in this generation; also if this broker has not seen it begin
+    owes_sync: bool = False  # it has joined this generation, and has not sent SyncGroup
     session_ticket: str = ""
 
     def metadata(self, protocol: str) -> bytes:
