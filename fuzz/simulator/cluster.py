@@ -228,8 +228,8 @@ class SimulatedCluster:
         return broker is not None and (broker.replicas.started_clean or UNCLEAN_LEAVES in self.settings.guards_off)
 
     def replica(self, broker_id: int, partition: int) -> Partition | None:
-        """Return the replica of a partition of topic `t` on a broker, None if there is none."""
-        broker = self.broker(broker_id)
+        """Return the replica of a partition of topic `t` on a broker, None if there is none; -1 is no broker."""
+        broker = self.broker(broker_id) if broker_id > 0 else None
         return broker.replicas.partitions.get((TOPIC, partition)) if broker else None
 
     def stored(self, partition: int, topic: str = TOPIC) -> PartitionState | None:
