@@ -114,16 +114,20 @@ SEVERAL_EPOCHS = -3
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """Leader epochs that successful operations stated, increasing: when the first of them returned, the last began."""
+    """Leader epochs that successful operations stated, by node and epoch, with the time of the first and last of each.
 
-    epoch: Ints
+    `first_returned` is when the first of them returned, `last_invoked` when the last began.
+    """
+
+    node: Ints
+    stated: Ints
     first_returned: Ints
     last_invoked: Ints
 
     @classmethod
     def of(cls, ops: Operations) -> Self:
         rows = np.flatnonzero((ops.leader_epoch != UNKNOWN) & (ops.status == Status.OK) & (ops.kind != Kind.FORMER))
-        return cls._reduced(ops.leader_epoch[rows], ops.returned[rows], ops.invoked[rows])
+        return cls._reduced(ops.node[rows], ops.leader_epoch[rows], ops.returned[rows], ops.invoked[rows])
 
     @classmethod
     def merge(cls, parts: "Iterable[Epochs]") -> Self:
@@ -131,13 +135,18 @@ class Epochs:
         return cls._reduced(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     @classmethod
-    def _reduced(cls, epoch: Ints, returned: Ints, invoked: Ints) -> Self:
-        known = distinct(epoch)
-        slot = np.searchsorted(known, epoch)
-        first, last = np.full(len(known), NEVER), np.full(len(known), UNKNOWN)
+    def _reduced(cls, node: Ints, epoch: Ints, returned: Ints, invoked: Ints) -> Self:
+        known, slot = np.unique(np.stack([node, epoch]), axis=1, return_inverse=True)
+        slot = slot.reshape(-1)
+        first, last = np.full(known.shape[1], NEVER), np.full(known.shape[1], UNKNOWN)
         np.minimum.at(first, slot, returned)
         np.maximum.at(last, slot, invoked)
-        return cls(known, first, last)
+        return cls(known[0], known[1], first, last)
+
+    @property
+    def epoch(self) -> Ints:
+        """The stated epochs, increasing."""
+        return distinct(self.stated)
 
     def by_follower(self, ops: Operations) -> Mask:
         """Mask by row: the reply of a follower (KIP-392), which states a node, but no leader epoch.
@@ -145,33 +154,47 @@ class Epochs:
         It may lag, and it may know more than a new leader: the high watermark of an earlier epoch.
         """
         mask: Mask = (ops.kind == Kind.READ) & (ops.node != UNKNOWN) & (ops.leader_epoch == UNKNOWN)
-        return mask & (len(self.epoch) > 0)
+        return mask & (len(self.stated) > 0)
 
     def of_rows(self, ops: Operations, rows: Ints) -> tuple[Ints, Ints]:
         """Return the smallest and the largest leader epoch in which each operation can have been served.
 
-        Nothing bounds the epoch of a follower's reply from below. A later operation bounds it from above only if it
-        states the newest epoch of the history: one with an older epoch may be the reply of a former leader that does
-        not know of the new one yet, after it was paused for example.
+        A former leader may answer long after the election of the next one, if it was paused or is cut off. So an
+        operation is bounded from above only by a later one that states the newest epoch of the history, and from below
+        only by an earlier one that the same node served, or a send by any earlier one, since a former leader commits
+        nothing new. Nothing bounds the epoch of a follower's reply from below.
         """
         stated = ops.leader_epoch[rows]
-        if not len(self.epoch):
+        if not len(self.stated):
             return stated, np.where(stated == UNKNOWN, NEVER, stated)
-        by_return = np.argsort(self.first_returned, kind="stable")
-        grown = np.concatenate([[UNKNOWN], np.maximum.accumulate(self.epoch[by_return])])
-        smallest = grown[np.searchsorted(self.first_returned[by_return], ops.invoked[rows], "left")]
-        largest = np.where(ops.returned[rows] < self.last_invoked[-1], self.epoch[-1], NEVER)
-        smallest = np.where(self.by_follower(ops)[rows], UNKNOWN, smallest)
+        newest = self.stated.max()
+        last = self.last_invoked[self.stated == newest].max()
+        largest = np.where(ops.returned[rows] < last, newest, NEVER)
+        smallest = np.where(self.by_follower(ops)[rows], UNKNOWN, self._served_before(ops, rows))
+        smallest = np.where(ops.kind[rows] == Kind.SEND, self._before(ops.invoked[rows]), smallest)
         return np.where(stated == UNKNOWN, smallest, stated), np.where(stated == UNKNOWN, largest, stated)
+
+    def _served_before(self, ops: Operations, rows: Ints) -> Ints:
+        """Return the largest epoch that the node of each operation had stated before it began, or UNKNOWN."""
+        served, began = np.full(len(rows), UNKNOWN), ops.invoked[rows]
+        for node in distinct(self.node[self.node != UNKNOWN]):
+            here = ops.node[rows] == node
+            served[here] = self._before(began[here], self.node == node)
+        return served
+
+    def _before(self, began: Ints, by: Mask | slice = slice(None)) -> Ints:
+        """Return the largest epoch that was stated before each event index, or UNKNOWN."""
+        timeline = Timeline.of(self.first_returned[by], self.stated[by])
+        return np.where(began > timeline.time[0], timeline.before(began), UNKNOWN)
 
     def only_one(self, ops: Operations, rows: Ints) -> Ints:
         """Return the only stated epoch in which each operation may be served, `NO_EPOCH` or `SEVERAL_EPOCHS`."""
-        smallest, largest = self.of_rows(ops, rows)
-        first = np.searchsorted(self.epoch, smallest, "left")
-        count = np.searchsorted(self.epoch, largest, "right") - first
-        if not len(self.epoch):
+        if not len(self.stated):
             return np.full(len(rows), NO_EPOCH)
-        only = self.epoch[np.minimum(first, len(self.epoch) - 1)]
+        epochs, (smallest, largest) = self.epoch, self.of_rows(ops, rows)
+        first = np.searchsorted(epochs, smallest, "left")
+        count = np.searchsorted(epochs, largest, "right") - first
+        only = epochs[np.minimum(first, len(epochs) - 1)]
         return np.where(count == 1, only, np.where(count < 1, NO_EPOCH, SEVERAL_EPOCHS))
 
 

@@ -453,6 +453,22 @@ def a_listed_offset_is_below_that_of_an_earlier_epoch(h: History) -> None:
     _listed(h, (2, 9), (1, 8), (2, 8), (3, 7))
 
 
+def _listed_at(h: History, *replies: tuple[str, int | None, int]) -> None:
+    for node, epoch, high_watermark in replies:
+        h.begin(70, "list_offsets", node=node, leader_epoch=epoch)
+        h.end(70, "ok", high_watermark=high_watermark)
+
+
+@scenario()
+def a_leader_that_is_cut_off_lists_without_its_epoch(h: History) -> None:
+    _listed_at(h, ("3", 2, 9), ("2", None, 8), ("3", 2, 9))
+
+
+@scenario(16)
+def the_leader_lists_a_smaller_offset_without_its_epoch(h: History) -> None:
+    _listed_at(h, ("3", 2, 9), ("3", None, 8), ("3", 2, 9))
+
+
 @scenario()
 def a_zombie_leader_lists_a_smaller_offset(h: History) -> None:
     _listed(h, (2, 9), (1, 8))

@@ -89,6 +89,7 @@ class Listed:
     timestamp: int
     read_committed: bool
     offset: int
+    leader_epoch: int
     seen_end: int
 
 
@@ -283,7 +284,9 @@ class Reader(Client):
             return ErrorCode(part.error_code)
         seen_end = self._seen_ends.get(number, 0)
         self._observer.listed(
-            Listed(self.name, broker_id, number, timestamp, self.read_committed, part.offset, seen_end)
+            Listed(
+                self.name, broker_id, number, timestamp, self.read_committed, part.offset, part.leader_epoch, seen_end
+            )
         )
         self._seen_ends[number] = max(part.offset, seen_end)
         if number in self.partitions:

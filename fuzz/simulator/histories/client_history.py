@@ -209,7 +209,10 @@ class RecordedReads:
         if listed.timestamp == LATEST:
             end = "last_stable_offset" if listed.read_committed else "high_watermark"
             isolation = "read_committed" if listed.read_committed else "read_uncommitted"
-            request = {"topic": TOPIC, "partition": listed.partition, "isolation": isolation}
+            request = {
+                "topic": TOPIC, "partition": listed.partition, "isolation": isolation,
+                "leader_epoch": listed.leader_epoch if listed.leader_epoch >= 0 else None,
+            }  # fmt: skip
             self._history.received(listed.reader, "list_offsets", listed.broker_id, request, {end: listed.offset})
         self._observer.listed(listed)
 

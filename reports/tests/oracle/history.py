@@ -243,8 +243,12 @@ class History:
         if row.leader_epoch is not None:
             return row.leader_epoch, row.leader_epoch
         stated = self.epoch_statements
-        low = max((other.leader_epoch or 0 for other in stated if other.precedes(row)), default=UNKNOWN)
-        # A former leader that was paused may reply long after its successor: only the newest epoch is a bound.
+        # A former leader that was paused or cut off may reply long after its successor, but commits nothing new: from
+        # below what the same node has stated is a bound, for a send all that was; from above only the newest epoch.
+        earlier = [other for other in stated if other.precedes(row)]
+        if row.kind is not Kind.SEND:
+            earlier = [other for other in earlier if other.node is not None and other.node == row.node]
+        low = max((other.leader_epoch or 0 for other in earlier), default=UNKNOWN)
         newest = max((other.leader_epoch or 0 for other in stated), default=UNLIMITED)
         later = any(other.leader_epoch == newest and row.precedes(other) for other in stated)
         return UNKNOWN if self.is_of_follower(row) else low, newest if later else UNLIMITED
