@@ -6,6 +6,7 @@ import pytest
 
 from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, only, records_of
 from highwater.conformance.cases.support.offsets import delete_records, epoch_end
+from highwater.conformance.cases.support.replicas import expect_values, restart_leader, values_at
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect
@@ -192,6 +193,34 @@ def test_deleted_records_do_not_return_after_a_restart(cluster: Cluster) -> None
     again = cluster.topic(topic.name)
     found = cluster.eventually("the earliest offset", lambda: _earliest(cluster, again))
     expect("earliest offset", 3, found)
+
+
+@clause("ADM-20", "deleted records")
+@defect(
+    Reply(ListOffsetsRequest, "topics.partitions.offset", 3),
+    Reply(ProduceRequest, "responses.partition_responses.base_offset", WRITTEN),
+)
+@pytest.mark.cluster_fault
+@pytest.mark.slow
+def test_a_topic_that_is_created_again_begins_at_0(cluster: Cluster) -> None:
+    """The broker has read the log start and the high watermark of the former topic at its restart."""
+    cluster.need(STOP_NODE)
+    topic = cluster.create_topic(replicas=1)
+    leader = cluster.leader(topic)
+    leader.version_of(DeleteRecordsRequest)
+    for number in range(WRITTEN):
+        expect("error code of Produce", 0, leader.produce(topic, batch(b"%d" % number)).error_code)
+    expect("error code and low watermark", (0, 3), delete_records(leader, topic, 3))
+    topic, leader = restart_leader(cluster, topic, offset=3)
+    cluster.delete_topics(topic.name)
+    again = cluster.create_topic(name=topic.name, assignment=[topic.leader_id])
+    leader = cluster.leader(again)
+    expect("earliest and end offset", (0, 0), (leader.list_offset(again, EARLIEST).offset, leader.end_offset(again)))
+    answer = leader.produce(again, batch(b"new"))
+    expect("error code and base offset", (0, 0), (answer.error_code, answer.base_offset))
+    again, leader = restart_leader(cluster, again)
+    expect("earliest offset after a restart", 0, leader.list_offset(again, EARLIEST).offset)
+    expect_values("values after a restart", [b"new"], values_at(leader, again))
 
 
 def _earliest(cluster: Cluster, topic: Topic) -> int | None:

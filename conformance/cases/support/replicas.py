@@ -20,13 +20,13 @@ def create_replicated_topic(cluster: Cluster, **configs: str) -> Topic:
     return topic
 
 
-def restart_leader(cluster: Cluster, topic: Topic) -> tuple[Topic, Broker]:
-    """Restart the leader, and return the topic and a connection to it when it serves the partition."""
+def restart_leader(cluster: Cluster, topic: Topic, offset: int = 0) -> tuple[Topic, Broker]:
+    """Restart the leader, and return the topic and a connection to it when it serves the partition at the offset."""
     cluster.stop(topic.leader_id)
     cluster.start(topic.leader_id)
     again = cluster.topic(topic.name, timeout_s=FAILOVER_S)
     leader = cluster.leader(again)
-    cluster.eventually("a fetch without an error", lambda: leader.fetch(again, 0).error_code == 0, FAILOVER_S)
+    cluster.eventually("a fetch without an error", lambda: leader.fetch(again, offset).error_code == 0, FAILOVER_S)
     return again, leader
 
 

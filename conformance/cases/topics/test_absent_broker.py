@@ -14,6 +14,7 @@ from highwater.conformance.cases.support.replicas import (
     await_isr,
     controller_last,
     create_replicated_topic,
+    expect_values,
     produce_acknowledged,
     replica_shows,
     values_at,
@@ -31,6 +32,7 @@ from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.replicas import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
+    DescribeLogDirsTopic,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
@@ -165,8 +167,40 @@ def test_a_topic_that_is_reassigned_gets_no_more_partitions(cluster: Cluster, gr
 def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were(cluster: Cluster) -> None:
     topic, new, replicas = _topic_that_moves(cluster)
     cluster.eventually("the cancellation", lambda: _try_to_cancel(cluster, topic), CONTROLLER_TIMEOUT_S)
+    _await_end(cluster, topic, replicas)
     cluster.resume(new)
     await_replicas(cluster, topic, replicas)
+
+
+@clause("ADM-34", "replaced")
+@defect(
+    Reply(MetadataRequest, "topics.partitions.replica_nodes", lambda nodes: (*nodes, 1)),
+    Reply(DescribeLogDirsRequest, "results.topics", lambda topics: topics or (DescribeLogDirsTopic(name="t"),)),
+)
+def test_a_reassignment_that_waits_is_replaced_by_the_next(cluster: Cluster) -> None:
+    """A wrong target is corrected at once: nothing waits for the broker that the first reassignment named."""
+    topic, new, (first, old) = _topic_that_moves(cluster, *VALUES)
+    cluster.eventually(
+        "the start of the next reassignment", lambda: _try_to_reassign(cluster, topic, old), CONTROLLER_TIMEOUT_S
+    )
+    _await_end(cluster, topic, (old,))
+    moved = cluster.topic(topic.name, excluded_leader=first, timeout_s=FAILOVER_S)
+    produce_acknowledged(cluster, moved, b"later")
+    cluster.resume(new)
+    await_replicas(cluster, topic, (old,))
+    expect_values("values", [*VALUES, b"later"], values_at(cluster.leader(moved), moved))
+    for node in (first, new):
+        _await_no_log(cluster, topic, node)
+
+
+def _await_end(cluster: Cluster, topic: Topic, replicas: tuple[int, ...]) -> None:
+    """Wait, while a broker is paused, until the partition has these replicas and is not reassigned any more."""
+
+    def is_placed() -> bool:
+        listed = _try_to_list(cluster, (_listed(topic, 0),))
+        return listed is not None and not listed.topics and replicas_of(cluster, topic) == replicas
+
+    cluster.eventually(f"the replicas to be {replicas} while a broker is paused", is_placed, CONTROLLER_TIMEOUT_S)
 
 
 def _topic_that_moves(cluster: Cluster, *values: bytes, grows: bool = False) -> tuple[Topic, int, tuple[int, int]]:
@@ -210,6 +244,29 @@ def test_a_replica_that_was_away_goes_with_its_topic(cluster: Cluster) -> None:
     cluster.delete_topics(topic.name)
     cluster.start(away)
     _await_no_log(cluster, topic, away)
+
+
+@clause("ADM-31", "stray")
+@defect(Reply(DescribeLogDirsRequest, "results.topics", ()))
+def test_a_replica_that_moved_while_its_broker_was_away_is_removed(cluster: Cluster) -> None:
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    away, leader, new = controller_last(cluster)
+    topic = cluster.create_topic(assignment=[leader, away])
+    await_isr(cluster, topic, 2)
+    produce_acknowledged(cluster, topic, *VALUES)
+    requested = DescribableLogDirTopic(topic=topic.name, partitions=(0,))
+    with cluster.connect(cluster.target.addresses[away]) as broker:
+        expect("the broker has a log of the topic", True, (topic.name, 0) in log_sizes(broker, requested))
+    cluster.stop(away)
+    await_isr(cluster, topic, 1)
+    expect("error code of the reassignment", 0, reassign(cluster, topic.name, (leader, new)))
+    await_replicas(cluster, topic, (leader, new))
+    cluster.start(away)
+    _await_no_log(cluster, topic, away)
+    whole = [*VALUES, b"later"]
+    produce_acknowledged(cluster, topic, b"later")
+    cluster.eventually("all records at the new replica", lambda: replica_shows(cluster, topic, new, whole), FAILOVER_S)
 
 
 @clause("CTL-8", "reassigned")

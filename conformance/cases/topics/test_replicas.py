@@ -14,11 +14,13 @@ from highwater.conformance.cases.support.reassignments import (
     ongoing_reassignments,
     reassign,
 )
+from highwater.conformance.cases.support.replicas import expect_values, produce_acknowledged, values_at
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.metadata import DescribeClusterRequest, MetadataRequest
 from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from highwater.reference.wire.messages.produce import ProduceRequest
@@ -272,6 +274,26 @@ def test_a_replica_moves_with_its_records(cluster: Cluster) -> None:
     expect("in-sync replicas", (second,), cluster.isr_of(moved))
     leader = cluster.leader(moved)
     cluster.eventually("the record", lambda: bool(leader.fetch(moved, 0).records))
+
+
+@clause("ADM-34", "back")
+@defect(
+    Reply(AlterPartitionReassignmentsRequest, "responses.partitions.error_code", ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    Reply(FetchRequest, "responses.partitions.records", b""),
+)
+def test_a_replica_moves_away_and_back_with_its_records(cluster: Cluster) -> None:
+    """A broker that gave up its replica takes it again, with the records that were written meanwhile."""
+    cluster.need_brokers(2)
+    first, second = sorted(cluster.target.addresses)[:2]
+    topic, values = cluster.create_topic(assignment=[first]), [b"0"]
+    produce_acknowledged(cluster, topic, *values)
+    for number, node in enumerate((second, first, second, first), start=1):
+        expect("error code", 0, reassign(cluster, topic.name, (node,)))
+        await_replicas(cluster, topic, (node,))
+        topic = cluster.topic(topic.name, excluded_leader=topic.leader_id)
+        values.append(b"%d" % number)
+        produce_acknowledged(cluster, topic, values[-1])
+        expect_values(f"values at broker {node}", values, values_at(cluster.leader(topic), topic))
 
 
 @clause("ADM-35")
