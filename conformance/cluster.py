@@ -124,6 +124,7 @@ class Cluster:
     def kill(self, node: int) -> None:
         self._stopped_nodes.add(node)
         self.target.kill_node(node)
+        self._paused_nodes.discard(node)
 
     def start(self, node: int) -> None:
         """Start the node and wait until all brokers that are up list it in Metadata."""

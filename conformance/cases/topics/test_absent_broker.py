@@ -8,13 +8,17 @@ import pytest
 
 from highwater.conformance.broker import Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller, need_feature
-from highwater.conformance.cases.support.reassignments import await_replicas, reassign, replicas_of
+from highwater.conformance.cases.support.reassignments import (
+    await_replicas,
+    ongoing_reassignments,
+    reassign,
+    replicas_of,
+)
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     await_isr,
     controller_last,
     create_replicated_topic,
-    expect_values,
     produce_acknowledged,
     replica_shows,
     values_at,
@@ -32,7 +36,6 @@ from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.replicas import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
-    DescribeLogDirsTopic,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
@@ -165,42 +168,37 @@ def test_a_topic_that_is_reassigned_gets_no_more_partitions(cluster: Cluster, gr
 @clause("ADM-45")
 @defect(Reply(MetadataRequest, "topics.partitions.replica_nodes", (1, 2, 3)))
 def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were(cluster: Cluster) -> None:
+    """The cancellation does not wait for the broker that the reassignment named, which is dead."""
     topic, new, replicas = _topic_that_moves(cluster)
+    cluster.kill(new)
     cluster.eventually("the cancellation", lambda: _try_to_cancel(cluster, topic), CONTROLLER_TIMEOUT_S)
-    _await_end(cluster, topic, replicas)
-    cluster.resume(new)
+    await_replicas(cluster, topic, replicas)
+    expect("error code of a second one", ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, reassign(cluster, topic.name, None))
+    cluster.start(new)
     await_replicas(cluster, topic, replicas)
 
 
 @clause("ADM-34", "replaced")
 @defect(
-    Reply(MetadataRequest, "topics.partitions.replica_nodes", lambda nodes: (*nodes, 1)),
-    Reply(DescribeLogDirsRequest, "results.topics", lambda topics: topics or (DescribeLogDirsTopic(name="t"),)),
+    Reply(ListPartitionReassignmentsRequest, "topics.partitions.removing_replicas", ()),
+    Reply(FetchRequest, "responses.partitions.records", b""),
 )
 def test_a_reassignment_that_waits_is_replaced_by_the_next(cluster: Cluster) -> None:
-    """A wrong target is corrected at once: nothing waits for the broker that the first reassignment named."""
+    """The next one, which begins while the new broker is dead, removes the leader instead of the other replica."""
     topic, new, (first, old) = _topic_that_moves(cluster, *VALUES)
+    cluster.kill(new)
     cluster.eventually(
-        "the start of the next reassignment", lambda: _try_to_reassign(cluster, topic, old), CONTROLLER_TIMEOUT_S
+        "the start of the next reassignment", lambda: _try_to_reassign(cluster, topic, old, new), CONTROLLER_TIMEOUT_S
     )
-    _await_end(cluster, topic, (old,))
+    moving = only(only(ongoing_reassignments(cluster, topic.name)).partitions)
+    expect("adding and removing replicas", ((new,), (first,)), (moving.adding_replicas, moving.removing_replicas))
+    cluster.start(new)
+    await_replicas(cluster, topic, (old, new))
     moved = cluster.topic(topic.name, excluded_leader=first, timeout_s=FAILOVER_S)
+    whole = [*VALUES, b"later"]
     produce_acknowledged(cluster, moved, b"later")
-    cluster.resume(new)
-    await_replicas(cluster, topic, (old,))
-    expect_values("values", [*VALUES, b"later"], values_at(cluster.leader(moved), moved))
-    for node in (first, new):
-        _await_no_log(cluster, topic, node)
-
-
-def _await_end(cluster: Cluster, topic: Topic, replicas: tuple[int, ...]) -> None:
-    """Wait, while a broker is paused, until the partition has these replicas and is not reassigned any more."""
-
-    def is_placed() -> bool:
-        listed = _try_to_list(cluster, (_listed(topic, 0),))
-        return listed is not None and not listed.topics and replicas_of(cluster, topic) == replicas
-
-    cluster.eventually(f"the replicas to be {replicas} while a broker is paused", is_placed, CONTROLLER_TIMEOUT_S)
+    cluster.eventually("all records at the new replica", lambda: replica_shows(cluster, moved, new, whole), FAILOVER_S)
+    _await_no_log(cluster, topic, first)
 
 
 def _topic_that_moves(cluster: Cluster, *values: bytes, grows: bool = False) -> tuple[Topic, int, tuple[int, int]]:
