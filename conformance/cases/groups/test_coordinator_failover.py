@@ -257,6 +257,31 @@ def test_an_open_transaction_stays_pending_at_the_next_coordinator(
     cluster.eventually(f"error code and offset {expected}", lambda: stable_offset() == expected, 20.0)
 
 
+@clause("OFF-14", "failover")
+@pytest.mark.parametrize("last", [5, 9], ids=["transaction last", "plain last"])
+@defect(Reply(OffsetFetchRequest, OFFSET, 42))
+def test_the_later_of_two_commits_counts_at_the_next_coordinator(
+    cluster: Cluster, group: str, topic: Topic, last: int
+) -> None:
+    """Offset 5 is committed in a transaction that ends only after the failover, and 9 without one."""
+    producer = Transactional.initialize(cluster)
+    producer.add_offsets(group)
+    with cluster.coordinator(group) as coordinator:
+        if last == 5:
+            expect("error code of the plain commit", 0, commit(coordinator, group, topic, 9))
+        expect("error code of the commit", 0, producer.commit_offset(group, topic, 5))
+        if last == 9:
+            expect("error code of the plain commit", 0, commit(coordinator, group, topic, 9))
+    change_coordinator(cluster, group)
+    producer = producer.reconnect()
+    producer.end(commit=COMMIT)
+    producer.begin(topic)  # succeeds once the commit is complete
+    producer.end(commit=ABORT)
+    with cluster.coordinator(group) as next_coordinator:
+        offset = settled(cluster, lambda: committed_offset(next_coordinator, group, topic), last)
+        expect("offset at the next coordinator", last, offset)
+
+
 @clause("OFF-11", "aborted")
 @defect(Reply(OffsetFetchRequest, OFFSET, 42))
 def test_an_aborted_offset_is_not_loaded(cluster: Cluster, group: str, topic: Topic) -> None:

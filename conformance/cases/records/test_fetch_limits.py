@@ -5,9 +5,11 @@ import time
 import pytest
 
 from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only, records_of
+from highwater.conformance.cases.support.reassignments import replicas_of
+from highwater.conformance.cases.support.replicas import FOLLOWERS_SERVE_SINCE, produce_acknowledged
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, Silence, defect
+from highwater.conformance.defects import Reply, Request, Silence, defect, increment
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -18,6 +20,8 @@ READ_COMMITTED = 1
 SIZE = 1000
 WAIT_MS = 400
 NO_CONVERSION_SINCE = 4
+DEBUGGING_CONSUMER = -2
+LAST_WITH_REPLICA_ID = 14
 DELETED_S = 20.0
 NO_LONGER_HERE = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID}
 
@@ -157,6 +161,27 @@ def test_an_in_sync_follower_serves_readers(cluster: Cluster, version: int) -> N
         return [record.value for record in records_of(answer.records)] == [b"v"] and answer.high_watermark == 1
 
     cluster.eventually("the record in a fetch from a follower", values)
+
+
+@clause("FET-33", "replica verification")
+@sweep(FetchRequest, FOLLOWERS_SERVE_SINCE, LAST_WITH_REPLICA_ID)
+@defect(
+    Reply(FetchRequest, "responses.partitions.records", b""),
+    Reply(FetchRequest, "responses.partitions.high_watermark", increment),
+)
+def test_every_replica_serves_the_verification_of_replicas(cluster: Cluster, version: int) -> None:
+    """ReplicaVerificationTool, whose replica id is -2, compares the records of all replicas."""
+    cluster.need_brokers(2)
+    topic = cluster.create_topic(replicas=2)
+    produce_acknowledged(cluster, topic, b"v")
+    for node in replicas_of(cluster, topic):
+        reader = cluster.connect(cluster.target.addresses[node])
+
+        def is_served(reader: Broker = reader) -> bool:
+            answer = reader.fetch(topic, 0, version=version, replica_id=DEBUGGING_CONSUMER)
+            return [record.value for record in records_of(answer.records)] == [b"v"] and answer.high_watermark == 1
+
+        cluster.eventually(f"the record at broker {node}", is_served)
 
 
 def fetch_divergence(leader: Broker, topic: Topic, offset: int, epoch: int) -> tuple[int, int, int]:

@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, expect
+from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect
 from highwater.conformance.cases.support.admin import SET, change_configs, controller
+from highwater.conformance.cases.support.offsets import delete_records, epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer
 from highwater.conformance.cases.support.replicas import restart_leader
 from highwater.conformance.cases.support.transactions import (
@@ -23,7 +24,11 @@ from highwater.conformance.failures import Unsupported
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.messages.configs import IncrementalAlterConfigsRequest
 from highwater.reference.wire.messages.fetch import FetchRequest
-from highwater.reference.wire.messages.offsets import ListOffsetsRequest
+from highwater.reference.wire.messages.offsets import (
+    DeleteRecordsRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.records import batch_headers, build_batch
 
@@ -35,6 +40,7 @@ QUICK_SEGMENTS = {"segment.ms": "1000", "message.timestamp.after.max.ms": str((1
 """A record that is a day newer than the first one of its segment begins the next segment."""
 PER_SEGMENT = 4
 LONGEST_INTERVAL_MS = 5_000
+NO_EPOCH = (-1, -1)
 
 
 def create_single_replica(cluster: Cluster, **configs: str) -> Topic:
@@ -85,6 +91,31 @@ def test_the_age_of_a_segment_counts_from_its_first_record_after_a_restart(clust
     changed = change_configs(controller(cluster), topic.name, ("retention.bytes", SET, str(size)))
     expect("error code of the change", 0, changed)
     cluster.eventually("a log start of 2", lambda: leader.list_offset(topic, EARLIEST).offset == 2, BACK_S)
+
+
+@clause("LST-6", "before the first epoch")
+@defect(
+    Reply(OffsetForLeaderEpochRequest, "topics.partitions.end_offset", -1),
+    Reply(OffsetForLeaderEpochRequest, "topics.partitions.leader_epoch", -1),
+)
+def test_an_epoch_before_the_first_one_with_records_ends_where_that_begins(cluster: Cluster) -> None:
+    """The first epoch ends without a record; DeleteRecords later removes all records of the second."""
+    topics = [create_single_replica(cluster)]
+    cluster.leader(topics[0]).version_of(DeleteRecordsRequest)
+    for values in ((b"a", b"b"), (b"c", b"d")):
+        topic, leader = restart_leader(cluster, topics[-1])
+        expect("error code of Produce", 0, leader.produce(topic, batch(*values)).error_code)
+        topics.append(topic)
+    empty, former, current = (each.leader_epoch for each in topics)
+    expect(f"the epochs {empty}, {former} and {current} grow", True, empty < former < current)
+
+    def ends() -> list[tuple[int, int]]:
+        answers = [epoch_end(leader, topic, epoch) for epoch in (empty, former, current, current + 1)]
+        return [(answer.leader_epoch, answer.end_offset) for answer in answers]
+
+    expect("ends of the epochs", True, ends() == [(empty, 0), (former, 2), (current, 4), NO_EPOCH])
+    expect("error code and low watermark", (0, 3), delete_records(leader, topic, 3))
+    expect("ends after the deletion", True, ends() == [(empty, 3), (former, 3), (current, 4), NO_EPOCH])
 
 
 @clause("TXN-7", "after a restart")

@@ -202,8 +202,11 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> str:
     def poll() -> str | None:
         with cluster.connect() as broker:
             found = find_transaction_coordinator(broker, transactional_id)
-        return None if found.error_code in NOT_READY else f"{found.host}:{found.port}"
+        address = f"{found.host}:{found.port}"
+        return None if found.error_code in NOT_READY or address in down else address
 
+    # A broker may name one that has just been stopped, as long as it has not heard of that.
+    down = {address for node, address in cluster.target.addresses.items() if not cluster.is_up(node)}
     return cluster.eventually(f"a coordinator of {transactional_id}", poll, 15.0)
 
 
