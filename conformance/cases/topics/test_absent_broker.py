@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, only
-from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller, need_feature
+from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, only
+from highwater.conformance.cases.support.admin import SET, TIMEOUT_MS, change_configs, controller, need_feature
 from highwater.conformance.cases.support.reassignments import (
     await_replicas,
     ongoing_reassignments,
@@ -19,6 +19,7 @@ from highwater.conformance.cases.support.replicas import (
     await_isr,
     controller_last,
     create_replicated_topic,
+    expect_values,
     produce_acknowledged,
     replica_shows,
     values_at,
@@ -27,12 +28,13 @@ from highwater.conformance.cases.topics.test_failover import VALUES
 from highwater.conformance.cases.topics.test_replicas import log_sizes
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import GuardOff, Reply, Request, defect
-from highwater.conformance.failures import NoReply
+from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
+from highwater.conformance.failures import NoReply, Unsupported
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.metadata import MetadataRequest
+from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 from highwater.reference.wire.messages.replicas import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -40,6 +42,7 @@ from highwater.reference.wire.messages.replicas import (
     ListPartitionReassignmentsTopics,
 )
 from highwater.reference.wire.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from highwater.reference.wire.records import build_batch
 
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
@@ -48,6 +51,10 @@ CONTROLLER_TIMEOUT_S = 60.0
 
 With KRaft, Metadata names any broker as the controller, so the paused one may be the active controller.
 """
+DAY_MS, COMMITTED = 86_400_000, 3
+LONGEST_INTERVAL_MS = 5_000
+CLEANED_S = 60.0
+"""Log cleaners of Apache Kafka run every 15 seconds by default."""
 QUIET_S = 3.0
 """Longer than a follower needs to fetch and a controller to complete a reassignment."""
 
@@ -304,17 +311,78 @@ def _await_no_log(cluster: Cluster, topic: Topic, node: int) -> None:
 @pytest.fixture
 def lonely_leader(cluster: Cluster) -> Topic:
     """Return a topic whose only in-sync replica holds a record more than min.insync.replicas allows to commit."""
-    cluster.need(STOP_NODE)
-    cluster.need_brokers(3)
-    need_feature(cluster.connect(), "eligible.leader.replicas.version", 1)
-    topic = cluster.create_topic(assignment=controller_last(cluster)[:2], configs={"min.insync.replicas": "2"})
-    await_isr(cluster, topic, 2)
+    topic = _create_for_two(cluster)
     produce_acknowledged(cluster, topic, *VALUES)
-    cluster.stop(next(node for node in cluster.isr_of(topic) if node != topic.leader_id))
-    await_isr(cluster, topic, 1)
+    _leave_alone(cluster, topic)
     with cluster.leader(topic) as leader:
         expect("error code with acks 1", 0, leader.produce(topic, batch(b"alone"), acks=1).error_code)
     return topic
+
+
+def _create_for_two(cluster: Cluster, **configs: str) -> Topic:
+    """Create a topic with two replicas, which commits nothing unless both are in sync."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    need_feature(cluster.connect(), "eligible.leader.replicas.version", 1)
+    topic = cluster.create_topic(
+        assignment=controller_last(cluster)[:2], configs={"min.insync.replicas": "2", **configs}
+    )
+    await_isr(cluster, topic, 2)
+    return topic
+
+
+def _leave_alone(cluster: Cluster, topic: Topic) -> None:
+    """Stop the follower, and wait until the leader is alone in the ISR."""
+    cluster.stop(next(node for node in cluster.isr_of(topic) if node != topic.leader_id))
+    await_isr(cluster, topic, 1)
+
+
+def _write_segments(cluster: Cluster, topic: Topic, *records: tuple[bytes, bytes]) -> None:
+    """Write three records in a segment each, the follower stops, and write the others, which are not committed."""
+    leader = cluster.leader(topic)
+    for number, (key, value) in enumerate(records):
+        if number == COMMITTED:
+            _leave_alone(cluster, topic)
+        data = build_batch([(NOW_MS + 2 * DAY_MS * number, key, value, ())])
+        answer = leader.produce(topic, data, acks=-1 if number < COMMITTED else 1)
+        expect("error code of Produce", 0, answer.error_code)
+
+
+@clause("FET-44", "not committed")
+@defect(Reply(ListOffsetsRequest, "topics.partitions.offset", increment))
+def test_retention_deletes_no_record_that_is_not_committed(cluster: Cluster) -> None:
+    """All records are older than the limit, and the last two are not committed."""
+    if cluster.setting("log_retention_check_interval_ms") > LONGEST_INTERVAL_MS:
+        raise Unsupported("the target's log.retention.check.interval.ms is above 5 s")
+    topic = _create_for_two(cluster, **{"segment.ms": str(DAY_MS), "retention.ms": "-1"})
+    _write_segments(cluster, topic, *((b"k", b"%d" % number) for number in range(COMMITTED + 2)))
+    expect("error code", 0, change_configs(controller(cluster), topic.name, ("retention.ms", SET, "1000")))
+    leader = cluster.leader(topic)
+    start = cluster.eventually("a deletion", lambda: leader.list_offset(topic, EARLIEST).offset or None, FAILOVER_S)
+    expect("start of the log", COMMITTED, start)
+    expect("high watermark", COMMITTED, leader.fetch(topic, COMMITTED).high_watermark)
+    cluster.start(follower_of(cluster, topic))
+    cluster.eventually(
+        "the deletion of the others, once committed",
+        lambda: leader.list_offset(topic, EARLIEST).offset == COMMITTED + 2,
+        FAILOVER_S,
+    )
+
+
+@clause("FET-36", "not committed")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+def test_compaction_keeps_a_value_until_a_newer_one_is_committed(cluster: Cluster) -> None:
+    """The newer value of key `b` could still be lost; consumers would then find none."""
+    topic = _create_for_two(cluster, **{"segment.ms": str(DAY_MS), "min.cleanable.dirty.ratio": "0.01"})
+    _write_segments(cluster, topic, (b"a", b"0"), (b"a", b"1"), (b"b", b"2"), (b"b", b"3"), (b"c", b"4"))
+    expect("error code", 0, change_configs(controller(cluster), topic.name, ("cleanup.policy", SET, "compact")))
+    leader = cluster.leader(topic)
+
+    def is_compacted() -> bool:
+        return b"0" not in values_at(leader, topic)
+
+    cluster.eventually("the removal of the first value", is_compacted, CLEANED_S)
+    expect_values("committed values", [b"1", b"2"], values_at(leader, topic))
 
 
 @clause("REP-3")
