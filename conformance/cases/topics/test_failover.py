@@ -230,6 +230,26 @@ def test_a_leader_that_died_is_not_in_the_isr_of_the_next(cluster: Cluster) -> N
     expect(f"the dead broker {topic.leader_id} is in the first ISR {isr}", False, topic.leader_id in isr)
 
 
+@clause("REP-25", "dead controller")
+@defect(Reply(MetadataRequest, "topics.partitions.isr_nodes", lambda nodes: tuple({*nodes, 1, 2, 3})))
+def test_a_controller_that_died_is_not_in_the_isr(cluster: Cluster) -> None:
+    """The next controller removes it: its leader would wait for it only once records are written."""
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    *_, leader, active = controller_last(cluster)
+    topic = cluster.create_topic(assignment=[leader, active])
+    await_isr(cluster, topic, 2)
+    produce_acknowledged(cluster, topic, b"before")
+    cluster.kill(active)
+    cluster.eventually("an ISR of the leader", lambda: cluster.isr_of(topic) == (leader,), FAILOVER_S)
+    expect("leader", leader, cluster.topic(topic.name).leader_id)
+    produce_acknowledged(cluster, topic, b"after")
+    cluster.start(active)
+    await_isr(cluster, topic, 2)
+    whole = [b"before", b"after"]
+    cluster.eventually("all records at the follower", lambda: replica_shows(cluster, topic, active, whole), FAILOVER_S)
+
+
 @clause("MD-19")
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @defect(Reply(MetadataRequest, "topics.partitions.offline_replicas", ()))
