@@ -66,6 +66,11 @@ def test_metadata_is_not_described_during_a_rebalance(driver: GroupDriver) -> No
     member.rejoin()
     expect("error code of the new member", 0, new.receive_join().error_code)
     _expect_no_metadata(driver)
+    leader = member if member.is_leader else new
+    expect("error code of the sync", 0, leader.sync({leader.member_id: b"a"}).error_code)
+    found = driver.describe()
+    metadata = {each.member_metadata for each in found.members}
+    expect("protocol and metadata of the stable group", ("range", {b"m"}), (found.protocol_data, metadata))
 
 
 def _expect_no_metadata(driver: GroupDriver) -> None:

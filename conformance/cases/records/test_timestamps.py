@@ -16,7 +16,7 @@ from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
-from highwater.reference.wire.records import batch_headers, build_batch
+from highwater.reference.wire.records import NewRecord, TimestampType, batch_headers, build_batch
 
 ERROR = "responses.partition_responses.error_code"
 DAY_MS = 86_400_000
@@ -90,6 +90,25 @@ def test_the_clients_time_is_kept(leader: Broker, topic: Topic, version: int) ->
     expect("append time of the reply", NONE, answer.log_append_time_ms)
     data = leader.fetch(topic, 0).records
     expect("time of the record", NOW_MS + 7, records_of(data)[0].timestamp)
+
+
+@clause("PRD-27", "type of the client")
+@era("3.9")  # 2.8.2 rejects the batch with INVALID_TIMESTAMP
+@pytest.mark.parametrize("codec", CODECS)
+@defect(Reply(FetchRequest, "responses.partitions.records", lambda data: data[:22] + b"\x08" + data[23:]))
+def test_the_topic_says_what_kind_of_time_is_stored(leader: Broker, topic: Topic, codec: Compression) -> None:
+    """With the type of the client, consumers would take the largest time of the batch for that of each record."""
+    times = [NOW_MS, NOW_MS + 2000, NOW_MS + 1000]
+    records: list[NewRecord] = [(each, b"k", b"v", ()) for each in times]
+    stamped = build_batch(records, compression=codec, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    answer = leader.produce(topic, stamped)
+    expect("error code and append time of the reply", (0, NONE), (answer.error_code, answer.log_append_time_ms))
+    data = leader.fetch(topic, 0).records or b""
+    header = next(header for _, header in batch_headers(data))
+    expect(
+        "type and largest time", (TimestampType.CREATE_TIME, max(times)), (header.timestamp_type, header.max_timestamp)
+    )
+    expect("times of the records", times, [record.timestamp for record in records_of(data)])
 
 
 @clause("PRD-16", "codecs")

@@ -17,7 +17,9 @@ from highwater.conformance.cases.support.admin import (
     config,
     config_changes,
     controller,
+    create_error,
     describe_configs,
+    new_topic,
     replace_configs,
 )
 from highwater.conformance.clause import KRAFT, clause, era, sweep
@@ -30,6 +32,7 @@ from highwater.reference.wire.messages.configs import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
+from highwater.reference.wire.messages.topics import CreateTopicsRequest
 
 NOWHERE, NO_SUCH = "no.such.topic", "no.such.config"
 VALUES = "results.configs.value"
@@ -229,6 +232,35 @@ def test_a_change_that_cannot_be_is_refused(
     before = config(controller_broker, topic.name, "retention.ms").value
     expect("error code", error, change_configs(controller_broker, topic.name, ("segment.ms", SET, "54321"), *changes))
     expect("retention.ms afterwards", before, config(controller_broker, topic.name, "retention.ms").value)
+
+
+MINIMUM_LAG, MAXIMUM_LAG = "min.compaction.lag.ms", "max.compaction.lag.ms"
+
+
+@clause("ADM-26", "settings that contradict")
+@era("2.3")
+@defect(
+    Reply(IncrementalAlterConfigsRequest, "responses.error_code", 0),
+    Reply(AlterConfigsRequest, "responses.error_code", 0),
+    Reply(CreateTopicsRequest, "topics.error_code", 0),
+)
+def test_a_minimum_is_not_above_its_maximum(cluster: Cluster, controller_broker: Broker, topic: Topic) -> None:
+    """The settings that the topic already has count, too."""
+    contradiction: dict[str, str | None] = {MINIMUM_LAG: "2000", MAXIMUM_LAG: "1000"}
+    refused = ErrorCode.INVALID_CONFIG
+    created = create_error(cluster, new_topic(cluster.topic_name(), configs=contradiction))
+    expect("error code of CreateTopics", refused, created)
+    replaced = replace_configs(controller_broker, topic.name, contradiction)
+    expect("error code of AlterConfigs", refused, replaced)
+    both: list[Change] = [(key, SET, value) for key, value in contradiction.items()]
+    expect("error code of both changes", refused, change_configs(controller_broker, topic.name, *both))
+    expect("error code of an equal minimum", 0, change_configs(
+        controller_broker, topic.name, (MINIMUM_LAG, SET, "1000"), (MAXIMUM_LAG, SET, "1000")
+    ))  # fmt: skip
+    for change in ((MINIMUM_LAG, SET, "1001"), (MAXIMUM_LAG, SET, "999")):
+        expect(f"error code of {change}", refused, change_configs(controller_broker, topic.name, change))
+    eventually_set(cluster, controller_broker, topic, MAXIMUM_LAG, "1000")
+    expect("minimum", "1000", config(controller_broker, topic.name, MINIMUM_LAG).value)
 
 
 @clause("ADM-27", "change")

@@ -354,6 +354,18 @@ def test_new_partitions_need_replicas_that_can_be(cluster: Cluster, assignment: 
     eventually_has(cluster, topic.name, 1)
 
 
+@clause("ADM-18", "factor")
+@defect(Reply(CreatePartitionsRequest, "results.error_code", 0))
+@pytest.mark.parametrize("sizes", [[1], [3], [2, 3], [3, 2]], ids=str)
+def test_new_partitions_have_the_factor_of_the_topic(cluster: Cluster, sizes: Sequence[int]) -> None:
+    cluster.need_brokers(3)
+    nodes = sorted(cluster.target.addresses)
+    topic = cluster.create_topic(assignment=nodes[:2])
+    error = grow(cluster, topic.name, 1 + len(sizes), assignment=[nodes[:size] for size in sizes])
+    expect("error code", ErrorCode.INVALID_REPLICA_ASSIGNMENT, error)
+    eventually_has(cluster, topic.name, 1)
+
+
 @clause("ADM-18", "followed")
 @defect(Reply(CreatePartitionsRequest, "results.error_code", ErrorCode.INVALID_REPLICA_ASSIGNMENT))
 def test_the_replicas_of_new_partitions_are_as_asked(cluster: Cluster) -> None:

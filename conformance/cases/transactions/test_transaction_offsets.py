@@ -328,6 +328,7 @@ def listed(producer: Transactional, **filters: Any) -> bool:
 
 
 FILTER_SINCE = {"duration_filter": 1, "transactional_id_pattern": 2}
+LONG_TRANSACTION_MS = 1_500
 
 
 @clause("TXN-18")
@@ -348,6 +349,23 @@ def test_a_filter_lets_some_pass(
     producer.begin(topic)
     cluster.eventually("the transaction in the list", lambda: listed(producer, **passing))
     expect("listed with another filter", False, listed(producer, **failing))
+
+
+@clause("TXN-18", "long transaction")
+@defect(Request(ListTransactionsRequest, "duration_filter", 3_600_000))
+def test_a_transaction_is_as_old_as_its_begin(cluster: Cluster, topic: Topic, producer: Transactional) -> None:
+    """Partitions, writes and groups that are added later do not make it younger."""
+    producer.coordinator.version_of(ListTransactionsRequest, FILTER_SINCE["duration_filter"])
+    other = cluster.create_topic()
+    producer.begin(topic)
+    began_ms = describe_transaction(producer).transaction_start_time_ms
+    cluster.eventually("an old transaction", lambda: listed(producer, duration_filter=LONG_TRANSACTION_MS))
+    producer.begin(other)
+    expect("listed after a partition was added", True, listed(producer, duration_filter=LONG_TRANSACTION_MS))
+    producer.write(other, 0)
+    expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(cluster.group()))
+    expect("listed after a group was added", True, listed(producer, duration_filter=LONG_TRANSACTION_MS))
+    expect("start of the transaction", began_ms, describe_transaction(producer).transaction_start_time_ms)
 
 
 @clause("TXN-18", "producer id")

@@ -15,6 +15,7 @@ from highwater.conformance.cases.support.transactions import (
     NEW_PRODUCE,
     Transactional,
     code_id_epoch,
+    committed_offset,
     committed_values,
     coordinator_of,
     eventually_stable,
@@ -35,6 +36,7 @@ from highwater.reference.wire.messages.transactions import (
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
     InitProducerIdRequest,
+    TxnOffsetCommitRequest,
 )
 
 LONGEST_MS = (1 << 31) - 1
@@ -111,6 +113,22 @@ def test_a_fenced_instance_cannot_add(cluster: Cluster, topic: Topic, version: i
 @FENCED_SINCE_2
 def test_a_fenced_instance_cannot_add_offsets(cluster: Cluster, topic: Topic, version: int, error: int) -> None:
     expect("error code", error, fenced_producer(cluster, topic).add_offsets(cluster.group(), version))
+
+
+@clause("TXN-1", "fenced")
+@defect(Reply(TxnOffsetCommitRequest, "topics.partitions.error_code", 0))
+@sweep(TxnOffsetCommitRequest)
+def test_a_fenced_instance_cannot_commit_offsets(cluster: Cluster, topic: Topic, version: int) -> None:
+    group, old = cluster.group(), Transactional.initialize(cluster)
+    expect("error code of AddOffsetsToTxn", 0, old.add_offsets(group))
+    new = Transactional.initialize(cluster, transactional_id=old.id)
+    for _ in range(2):
+        error = old.commit_offset(group, topic, 7, version=version)
+        expect("error code of TxnOffsetCommit", ErrorCode.INVALID_PRODUCER_EPOCH, error)
+        expect("error code of AddOffsetsToTxn of the new instance", 0, new.add_offsets(group))
+    expect("error code of the new instance", 0, new.commit_offset(group, topic, 8))
+    new.end(commit=COMMIT)
+    cluster.eventually("the offset of the new instance", lambda: committed_offset(cluster, group, topic) == 8)
 
 
 @clause("TXN-1", "EndTxn")
@@ -231,6 +249,23 @@ def test_a_batch_takes_its_partition_in(cluster: Cluster, topic: Topic, new_prod
     leader = cluster.leader(topic)
     eventually_stable(cluster, leader, topic, 2)
     expect("committed values", True, committed_values(leader, topic) == [b"v"])
+
+
+@clause("IDM-4", "transaction")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0), GuardOff("BeginAtZero"))
+@pytest.mark.parametrize("sequence", [1, 5])
+def test_a_transaction_begins_at_0_in_each_partition(
+    cluster: Cluster, topic: Topic, new_producer: Transactional, sequence: int
+) -> None:
+    """Otherwise the second batch in flight would be stored where the first one was rejected (KIP-890)."""
+    leader, refused = cluster.leader(topic), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    expect("error code", refused, new_producer.produce(topic, sequence, version=NEW_PRODUCE).error_code)
+    expect("base offset of the first batch", 0, new_producer.write(topic, 0, version=NEW_PRODUCE))
+    expect("base offset of the next batch", 1, new_producer.write(topic, 1, version=NEW_PRODUCE))
+    new_producer.end(commit=COMMIT, version=NEW_END)
+    eventually_stable(cluster, leader, topic, 3)
+    expect("error code in the next epoch", refused, new_producer.produce(topic, 2, version=NEW_PRODUCE).error_code)
+    expect("base offset in the next epoch", 3, new_producer.write(topic, 0, version=NEW_PRODUCE))
 
 
 @clause("TXN-4", "other partition")
