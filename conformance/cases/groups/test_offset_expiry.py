@@ -4,6 +4,7 @@ OffsetCommit 2 to 4 states how long its offsets are retained, so that they expir
 looks for expired offsets often enough.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.committed_offsets import committed_offset
 from highwater.conformance.cases.support.members import GroupDriver
-from highwater.conformance.cases.support.transactions import COMMIT, Transactional
+from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
@@ -37,6 +38,8 @@ OWN_RETENTION_SINCE, OWN_RETENTION_UNTIL = 2, 4
 BRIEF_MS, LONG_MS = 1, 3_600_000
 FAILOVER_MS = 10_000
 """Longer than another broker needs to become the coordinator, so that it loads the offset before it expires."""
+BEFORE_PENDING_MS = 2_000
+"""Long enough to commit another offset in a transaction before the first one expires."""
 LONGEST_INTERVAL_MS = 5_000
 OFFSET = "groups.topics.partitions.committed_offset"
 
@@ -160,6 +163,30 @@ def test_a_group_whose_only_offset_is_pending_does_not_expire(
     await_checks(cluster, topic)
     producer.end(commit=COMMIT)
     cluster.eventually("the committed offset", lambda: committed_offset(coordinator, group, topic) == 42)
+
+
+@clause("TXN-10", "expired")
+@defect(Reply(OffsetFetchRequest, OFFSET, NONE))
+def test_an_offset_with_a_pending_one_does_not_expire(
+    cluster: Cluster, coordinator: Broker, group: str, topic: Topic
+) -> None:
+    """The transaction that commits replaces the expired offset; the one that aborts lets it expire."""
+    commit_for(coordinator, group, topic, BEFORE_PENDING_MS, 0, 1)
+    commit_for(coordinator, group, topic, LONG_MS, 2)  # keeps the group
+    committing, aborting = (Transactional.initialize(cluster) for _ in range(2))
+    for number, producer in enumerate((committing, aborting)):
+        expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
+        pending = replace(topic, partition=number)
+        expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, pending, 42))
+    other = cluster.group()
+    commit_for(cluster.coordinator(other), other, topic, BEFORE_PENDING_MS, 2)
+    await_expiry(cluster, cluster.coordinator(other), other, topic, 2)
+    await_checks(cluster, topic)
+    committing.end(commit=COMMIT)
+    cluster.eventually("the committed offset", lambda: offset_of(coordinator, group, topic, 0) == 42)
+    aborting.end(commit=ABORT)
+    await_expiry(cluster, coordinator, group, topic, 1)
+    expect("offset of the commit", 42, offset_of(coordinator, group, topic, 0))
 
 
 @clause("OFF-20")

@@ -1,5 +1,7 @@
 """Rebalances of classic groups with two and three members."""
 
+from typing import Any
+
 import pytest
 
 from highwater.conformance.broker import expect, only
@@ -103,6 +105,29 @@ def test_who_never_syncs_is_removed_from_a_stable_group(driver: GroupDriver) -> 
     expect("error code of the other member", ErrorCode.UNKNOWN_MEMBER_ID, follower.heartbeat_error())
     leader.rejoin()
     expect("member of the group", leader.member_id, only(driver.describe().members).member_id)
+
+
+@clause("GRP-26", "static")
+@pytest.mark.slow
+@pytest.mark.parametrize("late", ["leader", "follower"])
+@defect(GuardOff("ExpireUnsyncedMembers"), Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS))
+def test_a_static_member_that_never_syncs_is_removed(driver: GroupDriver, late: str) -> None:
+    """A static member that does not join in time stays in the group (GRP-13), one that does not sync does not."""
+    times: dict[str, Any] = {"rebalance_timeout_ms": SHORT_MS, "session_timeout_ms": driver.session_ms(30_000)}
+    first = driver.stable_member(instance="i", **times)
+    second = driver.send_join(instance="j", **times)
+    first.await_rebalance()
+    first.rejoin()
+    expect("error code of the second join", 0, second.receive_join().error_code)
+    leader, follower = (first, second) if first.is_leader else (second, first)
+    kept, silent = (follower, leader) if late == "leader" else (leader, follower)
+    expected = ErrorCode.REBALANCE_IN_PROGRESS if late == "leader" else 0
+    expect("error code of the SyncGroup of the other member", expected, kept.sync_error())
+    kept.await_rebalance()
+    expect("error code of the removed member", ErrorCode.UNKNOWN_MEMBER_ID, silent.heartbeat_error())
+    kept.rejoin(rebalance_timeout_ms=LONG_MS)
+    expect("only member in the reply to the leader", kept.member_id, only(kept.reply.members).member_id)
+    expect("member of the group", kept.member_id, only(driver.describe().members).member_id)
 
 
 @clause("GRP-33", "preparing")

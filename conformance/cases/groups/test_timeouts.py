@@ -15,7 +15,7 @@ from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest
-from highwater.reference.wire.messages.groups import HeartbeatRequest, JoinGroupRequest
+from highwater.reference.wire.messages.groups import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +75,35 @@ def test_heartbeats_in_a_rebalance_extend_the_session(driver: GroupDriver) -> No
     expect("error codes during the rebalance", True, found == {ErrorCode.REBALANCE_IN_PROGRESS})
     busy.rejoin()
     expect("error code of the other join", 0, other.receive_join().error_code)
+
+
+@clause("GRP-14", "waiting")
+@defect(
+    Request(JoinGroupRequest, "session_timeout_ms", 60_000),
+    Reply(SyncGroupRequest, "error_code", ErrorCode.UNKNOWN_MEMBER_ID),
+)
+def test_a_member_that_waits_for_a_reply_is_not_removed(cluster: Cluster, driver: GroupDriver) -> None:
+    """A client cannot send heartbeats on the connection on which it waits for JoinGroup or SyncGroup."""
+    session_ms = driver.session_ms(SHORT_MS)
+    slow = driver.stable_member(rebalance_timeout_ms=LONG_MS, session_timeout_ms=driver.session_ms(30_000))
+    waiting = driver.send_join(rebalance_timeout_ms=LONG_MS, session_timeout_ms=session_ms)
+    slow.await_rebalance()
+    slow.rejoin()
+    expect("error code of the first join", 0, waiting.receive_join().error_code)
+    expect("error code of the leader's sync", 0, slow.sync({waiting.member_id: b"first"}).error_code)
+    expect("first assignment", b"first", waiting.sync().assignment)
+    waiting.send_rejoin(metadata=b"other")
+    waiting.broker.expect_silence(2 * session_ms / 1000)
+    slow.rejoin()
+    expect("error code of the next join", 0, waiting.receive_join().error_code)
+    expect("members in the reply to the leader", 2, len(slow.reply.members))
+    number = waiting.send_sync()
+    waiting.broker.expect_silence(2 * session_ms / 1000)
+    expect("error code of the leader's sync", 0, slow.sync({waiting.member_id: b"second"}).error_code)
+    answer = waiting.receive_sync(number)
+    expect("error code and assignment", (0, b"second"), (answer.error_code, answer.assignment))
+    expect("error code of a heartbeat", 0, waiting.heartbeat_error())
+    slow.await_rebalance()  # for the other member, which now sends no request
 
 
 @clause("GRP-14", "commits")

@@ -77,6 +77,28 @@ def test_the_last_value_of_each_key_stays_where_it_was(cluster: Cluster, compact
     expect("offsets, keys and values", True, found == [*last, (KEYS * ROUNDS, b"last", b"last")])
 
 
+@clause("FET-36", "no key")
+@defect(Reply(FetchRequest, "responses.partitions.high_watermark", 0))
+def test_records_without_a_key_are_removed(cluster: Cluster) -> None:
+    """They are from before the topic became a compacted one, which accepts none (KIP-467)."""
+    topic = cluster.create_topic(configs={**QUICK_COMPACTION, "cleanup.policy": "delete"})
+    leader = cluster.leader(topic)
+    records: list[NewRecord] = [
+        (NOW_MS, None, b"v", ()), (NOW_MS, b"k", b"v", ()), (NOW_MS, None, None, ()), (NOW_MS, b"", b"v", ()),
+    ]  # fmt: skip
+    expect("error code of Produce", 0, leader.produce(topic, build_batch(records)).error_code)
+    expect(
+        "error code of the change",
+        0,
+        change_configs(controller(cluster), topic.name, ("cleanup.policy", SET, "compact")),
+    )
+    for number in range(1, 3):
+        write(leader, topic, b"last", b"v", number)
+    found = [(each.offset, each.key, each.value) for each in await_compaction(cluster, leader, topic, 4)]
+    expect("records", [(1, b"k", b"v"), (3, b"", b"v"), (4, b"last", b"v"), (5, b"last", b"v")], found)
+    expect("high watermark", 6, leader.fetch(topic, 0).high_watermark)
+
+
 @clause("FET-36", "offsets")
 @defect(Reply(ListOffsetsRequest, "topics.partitions.offset", increment))
 def test_compaction_moves_neither_end_of_the_log(cluster: Cluster, compacted: Topic) -> None:
