@@ -110,7 +110,7 @@ def test_who_never_syncs_is_removed_from_a_stable_group(driver: GroupDriver) -> 
 @clause("GRP-26", "static")
 @pytest.mark.slow
 @pytest.mark.parametrize("late", ["leader", "follower"])
-@defect(GuardOff("ExpireUnsyncedMembers"), Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS))
+@defect(Request(JoinGroupRequest, "rebalance_timeout_ms", LONG_MS), Reply(DescribeGroupsRequest, "groups.members", ()))
 def test_a_static_member_that_never_syncs_is_removed(driver: GroupDriver, late: str) -> None:
     """A static member that does not join in time stays in the group (GRP-13), one that does not sync does not."""
     times: dict[str, Any] = {"rebalance_timeout_ms": SHORT_MS, "session_timeout_ms": driver.session_ms(30_000)}

@@ -1,5 +1,7 @@
 """Fetch sessions when the broker has room for no other (KIP-227)."""
 
+import time
+
 import pytest
 
 from highwater.conformance.broker import Topic, batch, expect
@@ -9,12 +11,25 @@ from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, defect
 from highwater.conformance.failures import Unsupported
+from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 
 SHARDS = 8
 """Apache Kafka divides its cache since 3.8, and takes the parts in turn: one may be full before the others."""
 MOST = 2_000
 """A larger cache takes too long to fill."""
+IDLE_S = 125.0
+"""Longer than min.incremental.fetch.session.eviction.ms, which is two minutes and cannot be set."""
+
+
+def _full_cache(cluster: Cluster) -> tuple[Topic, list[Reader]]:
+    """Fill the cache of a broker; return the topic that all sessions read, and the readers with a session."""
+    slots = cluster.setting("max_incremental_fetch_session_cache_slots")
+    if slots > MOST:
+        raise Unsupported(f"the target has room for {slots} sessions, the case fills at most {MOST}")
+    topic = cluster.create_topic()
+    await_isr(cluster, topic, min(3, len(cluster.target.addresses)))
+    return topic, _fill(cluster, topic, slots)
 
 
 def _fill(cluster: Cluster, topic: Topic, slots: int) -> list[Reader]:
@@ -36,18 +51,19 @@ def _fill(cluster: Cluster, topic: Topic, slots: int) -> list[Reader]:
     raise Unsupported("the broker opens no session, or its cache cannot be filled")
 
 
+def _end(readers: list[Reader]) -> None:
+    """End the sessions, which would leave no room for those of other cases."""
+    for reader in readers:
+        reader.fetch(epoch=LAST_EPOCH)
+
+
 @clause("FET-46")
 @pytest.mark.cluster_fault
 @pytest.mark.slow
 @defect(Reply(FetchRequest, "session_id", lambda found: found or 7), Reply(FetchRequest, "error_code", 70))
 def test_a_full_cache_of_sessions_keeps_those_in_use(cluster: Cluster) -> None:
     """It runs alone, for the cases beside it would lose their sessions."""
-    slots = cluster.setting("max_incremental_fetch_session_cache_slots")
-    if slots > MOST:
-        raise Unsupported(f"the target has room for {slots} sessions, the case fills at most {MOST}")
-    topic = cluster.create_topic()
-    await_isr(cluster, topic, min(3, len(cluster.target.addresses)))
-    readers = _fill(cluster, topic, slots)
+    topic, readers = _full_cache(cluster)
     expect("error code of Produce", 0, readers[0].broker.produce(topic, batch(b"v")).error_code)
     kept = [(reader, reply) for reader in readers if not (reply := reader.fetch()).error_code]
     # A follower may take the place of a consumer at any time (FetchSessionCache.tryEvict).
@@ -60,3 +76,27 @@ def test_a_full_cache_of_sessions_keeps_those_in_use(cluster: Cluster) -> None:
     again = [Reader(ended.broker).fetch(topic).session_id for _ in range(2 * SHARDS)]
     # Others make room, too, if cases before this one left them unused for two minutes.
     expect("a session can be opened after one has ended", True, any(found != NO_SESSION for found in again))
+    _end(readers)
+
+
+@clause("FET-46", "unused for longest")
+@pytest.mark.cluster_fault
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(2 * IDLE_S)
+@defect(Reply(FetchRequest, "error_code", ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+def test_the_session_that_was_unused_for_longest_makes_room(cluster: Cluster) -> None:
+    """The older half of the sessions stays in use, and the younger one is idle for two minutes."""
+    topic, readers = _full_cache(cluster)
+    used, idle = readers[: len(readers) // 2], readers[len(readers) // 2 :]
+    deadline = time.monotonic() + IDLE_S
+    while time.monotonic() < deadline:
+        used = [reader for reader in used if not reader.fetch().error_code]  # a follower may take the place of a few
+        time.sleep(IDLE_S / 20)
+    new = [Reader(used[0].broker) for _ in range(len(idle) // 2)]
+    for reader in new:
+        reader.session_id = reader.fetch(topic).session_id
+    expect("fetches without a session", 0, [reader.session_id for reader in new].count(NO_SESSION))
+    going_on = [reader for reader in used if not reader.fetch().error_code]
+    expect("sessions in use that still go on", True, len(going_on) > len(used) - len(cluster.target.addresses))
+    _end(readers + new)
