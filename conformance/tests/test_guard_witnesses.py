@@ -28,14 +28,18 @@ def _decorator_arguments(case: ast.FunctionDef, name: str) -> Iterator[list[str]
 
 
 @pytest.fixture(scope="module")
-def observed() -> dict[str, str]:
-    return dict(guards_with_cases())
+def observed() -> dict[str, set[str]]:
+    """Return the cases that declare each guard."""
+    found: dict[str, set[str]] = {}
+    for guard, case in guards_with_cases():
+        found.setdefault(guard, set()).add(f"{case} fails")
+    return found
 
 
 @pytest.mark.parametrize("guard", load_guards().values(), ids=load_guards())
-def test_a_row_names_the_case_that_fails_without_its_guard(guard: Guard, observed: dict[str, str]) -> None:
+def test_a_row_names_a_case_that_fails_without_its_guard(guard: Guard, observed: dict[str, set[str]]) -> None:
     reported = guard.witnesses.conformance
     if guard.id in observed:
-        assert reported == f"{observed[guard.id]} fails"
+        assert reported in observed[guard.id]
     else:
         assert reported.startswith(NONE_BECAUSE)
