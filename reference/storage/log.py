@@ -6,6 +6,7 @@ Appended bytes are in the page cache; all records below `recovery_point` have be
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 from zlib import crc32
 
@@ -490,7 +491,13 @@ class Log:
             return False
         first = next(self.headers(entry.first_offset), marker)
         begins = (first.producer_id, first.base_offset) == (entry.producer_id, entry.first_offset)
-        return entry.first_offset < self.log_start_offset or (begins and first.is_transactional)
+        begins = begins and first.is_transactional and not self._has_marker(entry)
+        return entry.first_offset < self.log_start_offset or begins
+
+    def _has_marker(self, entry: AbortedTransaction) -> bool:
+        """Return whether another transaction of the producer ends between the first offset and the abort marker."""
+        inside = takewhile(lambda header: header.base_offset < entry.last_offset, self.headers(entry.first_offset))
+        return any(header.is_control and header.producer_id == entry.producer_id for header in inside)
 
     def advance_log_start(self, offset: int) -> None:
         """Advance the log start offset and delete the segments completely below it (KIP-107)."""
