@@ -341,7 +341,9 @@ def test_a_former_leader_gives_up_what_nobody_else_has(cluster: Cluster, topic: 
     after = cluster.topic(topic.name, excluded_leader=old, timeout_s=FAILOVER_S)
     produce_acknowledged(cluster, after, b"new")
     values = values_at(cluster.leader(after), after)
-    expect("values at the new leader", {(b"common", b"new"), (b"common", b"sent", b"new")}, tuple(values))
+    # A fetch that waited when its follower was paused may have got the first record, on a busy machine both.
+    fetched = (b"common", b"new"), (b"common", b"sent", b"new"), (b"common", b"sent", b"lost", b"new")
+    expect("values at the new leader", set(fetched), tuple(values))
     cluster.start(old)
     await_isr(cluster, after, 3)
     produce_acknowledged(cluster, after, b"later")  # a follower may learn the high watermark only with the next record
