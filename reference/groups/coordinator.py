@@ -318,8 +318,9 @@ class GroupCoordinator:
         group.rebalance_ticket = self._purgatory.park(
             group.rebalance_timeout_ms, lambda: self._expire_unsynced(group, incarnation)
         )
+        for member in group.members.values():
+            member.owes_sync = member.pending_join is not None
         for member in joined_members:
-            member.owes_sync = True
             pending, member.pending_join = member.pending_join, None
             self._start_session(group, member)
             if pending is not None:

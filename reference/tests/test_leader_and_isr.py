@@ -1,5 +1,6 @@
 """A broker handles LeaderAndIsr and StopReplica of the controller (kafka-0.8-principles; KIP-380, KIP-570)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from highwater.reference.replication.partition import Role
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.controller import (
+    ControlledShutdownRequest,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
@@ -115,3 +117,16 @@ def test_a_stale_leader_and_isr_does_not_recreate_a_deleted_replica() -> None:
     assert send_leader_and_isr(simulated, 6)[1] == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert ("t", 7) not in simulated.broker().replicas.partitions
     assert send_leader_and_isr(simulated, 7)[1] == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("guards_off", [(), ("UncleanRestartLeavesIsr",)], ids=["guard on", "guard off"])
+def test_a_shutdown_trusts_no_broker_whose_unclean_restart_is_not_handled(guards_off: tuple[str, ...]) -> None:
+    simulated = Simulated(3, guards_off=guards_off, auto_leader_rebalance_enable=False)
+    simulated.create("t")
+    (term,) = (term for each in simulated.broker_ids if (term := simulated.broker(each).controller.term) is not None)
+    controller_id, cluster = term.controller_context.broker_context.broker_id, term.controller_context.cluster
+    leaving, unclean = (each for each in simulated.broker_ids if each != controller_id)
+    cluster.brokers[unclean] = replace(cluster.brokers[unclean], unclean=True)
+    answer = simulated.ask(ControlledShutdownRequest(broker_id=leaving), 3, controller_id)
+    assert (answer.error_code, answer.remaining_partitions) == (ErrorCode.NONE, ())
+    assert set(cluster.states["t", 0].isr) == ({controller_id, unclean} if guards_off else {controller_id})
