@@ -280,7 +280,9 @@ class ControllerContext:
         self._channels[broker_id] = Channel(self._peers, self._purgatory, broker_id, is_current)
 
     def close_channel(self, broker_id: int) -> None:
-        self._channels.pop(broker_id, None)
+        channel = self._channels.pop(broker_id, None)
+        if channel is not None:
+            channel.close()
 
     def announce(self, keys: list[Key], brokers: Iterable[int]) -> list[Pending[object]]:
         """Send LeaderAndIsr to the partitions' hosts and UpdateMetadata to all; return the replies to the latter."""

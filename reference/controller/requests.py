@@ -1,5 +1,6 @@
 """Builds the controller's requests to brokers: LeaderAndIsr, UpdateMetadata and StopReplica."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -154,11 +155,13 @@ class Channel:
         self._peers, self._purgatory, self._broker_id = peers, purgatory, broker_id
         self._is_current = is_current
         self._inbox: Inbox[tuple[Any, int, Pending[Any]]] = Inbox()
+        self._unanswered: deque[Pending[Any]] = deque()
         spawn(self._run())
 
     def send(self, body: Any, version: int) -> Pending[Any]:
-        """Queue a request; resolve with the response, or with None once `is_current` returns False."""
+        """Queue a request; resolve with the response, or with None once the channel is closed or not current."""
         pending: Pending[Any] = Pending()
+        self._unanswered.append(pending)
         self._inbox.put((body, version, pending))
         return pending
 
@@ -171,3 +174,11 @@ class Channel:
                 if reply is None:
                     await self._purgatory.sleep(RETRY_MS)
             pending.resolve(reply)
+            if self._unanswered:
+                self._unanswered.popleft()
+
+    def close(self) -> None:
+        """Await no reply any more: a broker that hangs would delay procedures until the request times out."""
+        unanswered, self._unanswered = self._unanswered, deque()
+        for pending in unanswered:
+            pending.resolve(None)

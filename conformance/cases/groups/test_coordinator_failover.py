@@ -11,7 +11,7 @@ from highwater.conformance.cases.support.committed_offsets import (
     settled,
 )
 from highwater.conformance.cases.support.members import GroupDriver, Member
-from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr
+from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr, needing_all_replicas
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.clause import clause, era
 from highwater.conformance.cluster import Cluster
@@ -95,6 +95,26 @@ def test_the_new_id_of_a_static_member_outlives_the_coordinator(cluster: Cluster
     for member, error in ((new, 0), (old, ErrorCode.FENCED_INSTANCE_ID)):
         again = Member(driver, driver.connect(), member.member_id, member.generation, instance="i")
         expect("error code of a heartbeat", error, again.heartbeat_error())
+
+
+@clause("GRP-16", "not stored")
+@defect(Reply(HeartbeatRequest, "error_code", ErrorCode.FENCED_INSTANCE_ID))
+def test_a_static_member_stays_if_its_next_id_cannot_be_stored(cluster: Cluster, driver: GroupDriver) -> None:
+    """Its log needs more in-sync replicas than are there (GroupCoordinator.updateStaticMemberAndRebalance)."""
+    fields = {"instance": "i", "session_timeout_ms": 30_000}
+    member = driver.stable_member(**fields)
+    stored = offsets_partition(cluster, driver.group)
+    await_isr(cluster, stored, 3)
+    away = next(node for node, address in cluster.target.addresses.items() if address != member.broker.address)
+    with needing_all_replicas(cluster, stored.name):
+        cluster.stop(away)
+        await_isr(cluster, stored, 2)
+        _, joined = driver.join(**fields)
+        expect("whether the join failed", True, joined.error_code != 0)
+        expect("error code of a heartbeat", {0, ErrorCode.COORDINATOR_NOT_AVAILABLE}, member.heartbeat_error())
+        cluster.start(away)
+        await_isr(cluster, stored, 3)
+    expect("error code of a heartbeat later", 0, member.heartbeat_error())
 
 
 @clause("GRP-28", "after leaving")

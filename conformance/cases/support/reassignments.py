@@ -81,6 +81,15 @@ def move_leader(cluster: Cluster, topic: Topic, node: int) -> Topic:
     return cluster.topic(topic.name, partition=topic.partition)
 
 
+def elect_preferred(cluster: Cluster, topic: Topic) -> Topic:
+    """Elect the preferred replica, and return the topic with another leader than before."""
+    requested = ElectLeadersRequest(
+        election_type=0, topic_partitions=(TopicPartitions(topic=topic.name, partitions=(0,)),), timeout_ms=10_000
+    )
+    cluster.call_controller(requested)
+    return cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=MOVE_S)
+
+
 def move_leaders(cluster: Cluster, topics: Sequence[Topic], node: int) -> None:
     """Make this replica the preferred one of each partition, elect it, and wait until it leads them all."""
     order = {topic: (node, *(each for each in replicas_of(cluster, topic) if each != node)) for topic in topics}

@@ -1,10 +1,12 @@
 """Helpers for cases about replication: in-sync replicas, failover, and the records of each replica."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from highwater.conformance.broker import Broker, Topic, batch, expect, records_of
-from highwater.conformance.cases.support.admin import create_error, new_topic
+from highwater.conformance.cases.support.admin import DELETE, SET, change_configs, controller, create_error, new_topic
 from highwater.conformance.cluster import Cluster
+from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.records import Record
 
@@ -46,6 +48,20 @@ def create_assigned_topic(cluster: Cluster, *assignment: Sequence[int]) -> Topic
 
 def await_isr(cluster: Cluster, topic: Topic, size: int) -> None:
     cluster.eventually(f"an ISR of {size}", lambda: len(cluster.isr_of(topic)) == size, FAILOVER_S)
+
+
+@contextmanager
+def needing_all_replicas(cluster: Cluster, topic: str) -> Iterator[None]:
+    """Let an internal topic need three in-sync replicas within the block."""
+    with controller(cluster) as broker:
+        error = change_configs(broker, topic, ("min.insync.replicas", SET, "3"))
+    if error:
+        raise Unsupported(f"the target does not alter the settings of {topic}")
+    try:
+        yield
+    finally:
+        with controller(cluster) as broker:
+            change_configs(broker, topic, ("min.insync.replicas", DELETE, None))
 
 
 def followers(cluster: Cluster, topic: Topic) -> list[int]:

@@ -10,7 +10,6 @@ from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch,
 from highwater.conformance.cases.support.admin import SET, TIMEOUT_MS, change_configs, controller, need_feature
 from highwater.conformance.cases.support.reassignments import (
     await_replicas,
-    ongoing_reassignments,
     reassign,
     replicas_of,
 )
@@ -77,12 +76,7 @@ def test_who_holds_the_records_stays_until_the_new_replica_has_them(cluster: Clu
     )
     leader = cluster.leader(topic)
     leader.expect_silence(QUIET_S)
-    # A broker may wait for the paused controller before it finds the next.
-    listed = cluster.eventually(
-        "a list of reassignments", partial(_try_to_list, cluster, (_listed(topic, 0),)), CONTROLLER_TIMEOUT_S
-    )
-    moving = only(only(listed.topics).partitions)
-    expect("adding and removing replicas", ((new,), (old,)), (moving.adding_replicas, moving.removing_replicas))
+    _expect_listed(cluster, topic, adding=(new,), removing=(old,))
     expect("the old replica is in sync", True, old in cluster.isr_of(topic))
     cluster.resume(new)
     await_replicas(cluster, topic, (first, new))
@@ -104,6 +98,7 @@ def test_a_reassignment_that_waits_is_completed_by_the_next_controller(cluster: 
     cluster.stop(active)
     cluster.start(active)
     expect("replicas before the new one is back", True, active in (replicas_of(cluster, topic) or (active,)))
+    _expect_listed(cluster, topic, adding=(new,), removing=(active,))
     cluster.resume(new)
     cluster.eventually(
         "the end of the reassignment", lambda: replicas_of(cluster, topic) == (first, new), CONTROLLER_TIMEOUT_S
@@ -147,6 +142,15 @@ def _try_to_list(cluster: Cluster, topics: tuple[ListPartitionReassignmentsTopic
     return None
 
 
+def _expect_listed(cluster: Cluster, topic: Topic, *, adding: tuple[int, ...], removing: tuple[int, ...]) -> None:
+    """Compare a running reassignment; a broker may wait for a paused controller before it finds the next."""
+    listed = cluster.eventually(
+        "a list of reassignments", partial(_try_to_list, cluster, (_listed(topic, 0),)), CONTROLLER_TIMEOUT_S
+    )
+    moving = only(only(listed.topics).partitions)
+    expect("adding and removing replicas", (adding, removing), (moving.adding_replicas, moving.removing_replicas))
+
+
 def _listed(topic: Topic, *partitions: int) -> ListPartitionReassignmentsTopics:
     return ListPartitionReassignmentsTopics(name=topic.name, partition_indexes=partitions)
 
@@ -185,6 +189,20 @@ def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were(cluster: Clus
     await_replicas(cluster, topic, replicas)
 
 
+@clause("ADM-45", "next controller")
+@defect(Reply(MetadataRequest, "topics.partitions.replica_nodes", (1, 2, 3)))
+def test_a_reassignment_is_cancelled_by_the_next_controller(cluster: Cluster) -> None:
+    """It knows which replicas the reassignment adds, and which it began with."""
+    topic, new, (first, active) = _topic_that_moves(cluster, *VALUES)
+    cluster.stop(active)
+    cluster.start(active)
+    cluster.eventually("the cancellation", lambda: _try_to_cancel(cluster, topic), CONTROLLER_TIMEOUT_S)
+    await_replicas(cluster, topic, (first, active))
+    cluster.resume(new)
+    _await_no_log(cluster, topic, new)
+    expect("replicas", (first, active), replicas_of(cluster, topic))
+
+
 @clause("ADM-34", "replaced")
 @defect(
     Reply(ListPartitionReassignmentsRequest, "topics.partitions.removing_replicas", ()),
@@ -197,8 +215,7 @@ def test_a_reassignment_that_waits_is_replaced_by_the_next(cluster: Cluster) -> 
     cluster.eventually(
         "the start of the next reassignment", lambda: _try_to_reassign(cluster, topic, old, new), CONTROLLER_TIMEOUT_S
     )
-    moving = only(only(ongoing_reassignments(cluster, topic.name)).partitions)
-    expect("adding and removing replicas", ((new,), (first,)), (moving.adding_replicas, moving.removing_replicas))
+    _expect_listed(cluster, topic, adding=(new,), removing=(first,))
     cluster.start(new)
     await_replicas(cluster, topic, (old, new))
     moved = cluster.topic(topic.name, excluded_leader=first, timeout_s=FAILOVER_S)

@@ -4,12 +4,10 @@ from contextlib import suppress
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, LATEST, Topic, batch, expect, only, produce_request, records_of
-from highwater.conformance.cases.records.test_fetch_limits import fetch_divergence
+from highwater.conformance.broker import EARLIEST, LATEST, Topic, batch, expect, only, records_of
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.support.offsets import epoch_end
-from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
-from highwater.conformance.cases.support.reassignments import await_replicas, reassign
+from highwater.conformance.cases.support.reassignments import await_replicas, elect_preferred, reassign
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     await_isr,
@@ -17,7 +15,6 @@ from highwater.conformance.cases.support.replicas import (
     create_replicated_topic,
     expect_values,
     fail_over,
-    followers,
     log_of,
     produce_acknowledged,
     replica_shows,
@@ -27,15 +24,13 @@ from highwater.conformance.cases.topics.test_replicas import delete_records
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, decrement, defect, increment, without_error
-from highwater.conformance.failures import Disconnected, NoReply, Unsupported
-from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
+from highwater.conformance.failures import Disconnected, NoReply
+from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
-from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.replicas import ElectLeadersRequest, TopicPartitions
-from highwater.reference.wire.registry import api_of
 
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
@@ -125,34 +120,6 @@ def test_a_record_of_the_last_leader_has_its_epoch(cluster: Cluster, topic: Topi
         expect(f"error code and leader epoch for {timestamp}", (0, epoch), (answer.error_code, answer.leader_epoch))
 
 
-@clause("PRD-39")
-@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", 0))
-def test_a_produce_that_waits_ends_with_the_leadership(cluster: Cluster) -> None:
-    """A follower that is paused, but still in the ISR, holds the produce back while another replica is elected."""
-    cluster.need(PAUSE_NODE)
-    cluster.need_brokers(3)
-    paused, first, second = controller_last(cluster)
-    topic = cluster.create_topic(assignment=[first, second, paused])
-    await_isr(cluster, topic, 3)
-    expect("error code of the reassignment", 0, reassign(cluster, topic.name, (second, first, paused)))
-    await_replicas(cluster, topic, (second, first, paused))
-    leader = cluster.leader(topic)
-    api, version = api_of(ProduceRequest), leader.version_of(ProduceRequest)
-    cluster.pause(paused)
-    waiting = leader.send(produce_request(topic, batch(b"v"), timeout_ms=LONG_PRODUCE_MS), version)
-    wanted = (TopicPartitions(topic=topic.name, partitions=(0,)),)
-    election = controller(cluster)
-    election.send(
-        ElectLeadersRequest(timeout_ms=1_000, topic_partitions=wanted), election.version_of(ElectLeadersRequest)
-    )
-    reply = leader.receive(api, version, waiting, FAILOVER_S)
-    error = only(only(reply.responses).partition_responses).error_code
-    after = cluster.topic(topic.name, excluded_leader=first, timeout_s=FAILOVER_S)
-    if not error and paused not in cluster.isr_of(after):
-        raise Unsupported("the election took longer than replica.lag.time.max.ms, so nothing held the produce back")
-    expect("error code", ErrorCode.NOT_LEADER_OR_FOLLOWER, error)
-
-
 @clause("REP-23", "behind the start")
 @defect(Reply(FetchRequest, RECORDS, b""))
 def test_a_follower_that_lacks_deleted_records_has_all_others(cluster: Cluster) -> None:
@@ -194,18 +161,6 @@ def test_who_stops_leaves_the_isr_and_comes_back(cluster: Cluster, topic: Topic)
     cluster.eventually(
         "the complete log at the restarted follower", lambda: replica_shows(cluster, topic, follower, whole), FAILOVER_S
     )
-
-
-@clause("REP-25", "silent")
-@defect(Reply(MetadataRequest, "topics.partitions.isr_nodes", (1, 2, 3)))
-def test_who_is_silent_leaves_the_isr_and_comes_back(cluster: Cluster, topic: Topic) -> None:
-    cluster.need(PAUSE_NODE)
-    follower = followers(cluster, topic)[0]
-    cluster.pause(follower)
-    await_isr(cluster, topic, 2)
-    produce_acknowledged(cluster, topic, *VALUES)
-    cluster.resume(follower)
-    await_isr(cluster, topic, 3)
 
 
 @clause("REP-25", "dead leader")
@@ -330,86 +285,6 @@ def test_a_topic_may_be_led_by_a_replica_that_lacks_records(cluster: Cluster) ->
     cluster.eventually("the records of this replica", lambda: values_at(leader, after) == [b"common"], FAILOVER_S)
 
 
-@clause("REP-7")
-@defect(Reply(FetchRequest, RECORDS, b""))
-def test_a_former_leader_gives_up_what_nobody_else_has(cluster: Cluster, topic: Topic) -> None:
-    """The old leader appended records while its followers were paused, and was killed before they fetched them."""
-    cluster.need(PAUSE_NODE)
-    produce_acknowledged(cluster, topic, b"common")
-    old = topic.leader_id
-    _write_unreplicated_records(cluster, topic)
-    after = cluster.topic(topic.name, excluded_leader=old, timeout_s=FAILOVER_S)
-    produce_acknowledged(cluster, after, b"new")
-    values = values_at(cluster.leader(after), after)
-    # A fetch that waited when its follower was paused may have got the first record, on a busy machine both.
-    fetched = (b"common", b"new"), (b"common", b"sent", b"new"), (b"common", b"sent", b"lost", b"new")
-    expect("values at the new leader", set(fetched), tuple(values))
-    cluster.start(old)
-    await_isr(cluster, after, 3)
-    produce_acknowledged(cluster, after, b"later")  # a follower may learn the high watermark only with the next record
-    values.append(b"later")
-    cluster.eventually(
-        "the same records at the old leader", lambda: replica_shows(cluster, after, old, values), FAILOVER_S
-    )
-
-
-@clause("IDM-8", "truncated")
-@defect(Reply(ProduceRequest, "responses.partition_responses.base_offset", decrement))
-def test_a_truncated_batch_is_no_longer_in_the_producer_state(cluster: Cluster) -> None:
-    """A leader is killed with a batch that no follower has, loses it, and leads again when the producer repeats it."""
-    cluster.need(PAUSE_NODE)
-    cluster.need_brokers(3)
-    topic = cluster.create_topic(assignment=sorted(cluster.target.addresses, reverse=True))
-    await_isr(cluster, topic, 3)
-    producer = IdempotentProducer.create(cluster, topic)
-    expect("offset of the first batch", 0, producer.send_accepted(0))
-    _write_unreplicated_records(
-        cluster, topic, *(sequenced(producer.producer_id, producer.epoch, sequence, b"v") for sequence in (1, 2))
-    )
-    after = cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=FAILOVER_S)
-    produce_acknowledged(cluster, after, b"new")
-    cluster.start(topic.leader_id)
-    await_isr(cluster, after, 3)
-    again = _elect_preferred(cluster, after)
-    expect("leader", topic.leader_id, again.leader_id)
-    producer = IdempotentProducer(cluster.leader(again), again, producer.producer_id, producer.epoch)
-    cluster.eventually("an end offset", lambda: not producer.broker.list_offset(again, LATEST).error_code, FAILOVER_S)
-    producer.send_accepted(1)  # the followers may have fetched this batch
-    end = producer.end_offset()
-    expect("offset of the batch that was lost", end, producer.send_accepted(2))
-    expect("end offset", end + 1, producer.end_offset())
-
-
-@clause("FET-13", "failover")
-@defect(Reply(FetchRequest, "responses.partitions.diverging_epoch.end_offset", -1))
-def test_a_reader_of_what_was_lost_hears_where_histories_part(cluster: Cluster, topic: Topic) -> None:
-    cluster.need(PAUSE_NODE)
-    produce_acknowledged(cluster, topic, b"common")
-    _write_unreplicated_records(cluster, topic)
-    after = cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=FAILOVER_S)
-    produce_acknowledged(cluster, after, b"new")
-    end = epoch_end(cluster.leader(after), after, topic.leader_epoch).end_offset
-    expect("end of the old epoch", {1, 2}, end)
-    answer = fetch_divergence(cluster.leader(after), after, 3, topic.leader_epoch)
-    expect("error, epoch and its end", (0, topic.leader_epoch, end), answer)
-
-
-def _write_unreplicated_records(cluster: Cluster, topic: Topic, *batches: bytes) -> None:
-    """Append offsets 1 and 2 at the leader while its followers are paused but still in the ISR, then kill it.
-
-    A fetch that was pending when a follower was paused may still return offset 1.
-    """
-    sleeping = followers(cluster, topic)
-    leader = cluster.leader(topic)
-    for node in sleeping:
-        cluster.pause(node)
-    for data in batches or (batch(b"sent"), batch(b"lost")):
-        expect("error code with acks 1", 0, leader.produce(topic, data, acks=1).error_code)
-    cluster.kill(topic.leader_id)
-    for node in sleeping:
-        cluster.resume(node)
-
-
 @clause("LST-4", "new leader")
 @defect(Reply(ListOffsetsRequest, "topics.partitions.offset", decrement))
 def test_the_end_is_told_only_when_the_new_leader_knows_it(cluster: Cluster, topic: Topic) -> None:
@@ -454,21 +329,6 @@ def test_an_older_leader_epoch_is_fenced(cluster: Cluster, topic: Topic) -> None
     expect("error code in the old epoch", ErrorCode.FENCED_LEADER_EPOCH, error(topic.leader_epoch))
 
 
-@clause("PRD-25")
-@defect(Reply(ProduceRequest, "responses.partition_responses.error_code", 0))
-def test_too_few_in_sync_after_the_append_is_no_success(cluster: Cluster) -> None:
-    """Two of three replicas are paused, and min.insync.replicas is 2."""
-    cluster.need(PAUSE_NODE)
-    cluster.need_brokers(3)
-    topic = create_replicated_topic(cluster, **{"min.insync.replicas": "2"})
-    produce_acknowledged(cluster, topic, b"common")
-    leader = cluster.leader(topic)
-    for node in followers(cluster, topic):
-        cluster.pause(node)
-    error = leader.produce(topic, batch(b"v"), timeout_ms=8_000).error_code
-    expect("error code", {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}, error)
-
-
 @clause("CTL-14")
 @defect(Reply(MetadataRequest, "topics.partitions.leader_id", lambda leader: {3: 2}.get(leader, leader)))
 def test_the_first_replica_in_sync_leads_next(cluster: Cluster) -> None:
@@ -498,16 +358,7 @@ def test_the_preferred_replica_leads_again_when_asked_for(cluster: Cluster) -> N
     after = fail_over(cluster, topic)
     cluster.start(nodes[0])
     await_isr(cluster, after, 3)
-    expect("leader", nodes[0], _elect_preferred(cluster, after).leader_id)
-
-
-def _elect_preferred(cluster: Cluster, topic: Topic) -> Topic:
-    """Elect the preferred replica, and return the topic with another leader than before."""
-    requested = ElectLeadersRequest(
-        election_type=0, topic_partitions=(TopicPartitions(topic=topic.name, partitions=(0,)),), timeout_ms=10_000
-    )
-    cluster.call_controller(requested)
-    return cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=FAILOVER_S)
+    expect("leader", nodes[0], elect_preferred(cluster, after).leader_id)
 
 
 @clause("ADM-34", "next controller")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from highwater.conformance.broker import Broker, Topic, expect, only, produce_request
-from highwater.conformance.cases.support.admin import DELETE, SET, change_configs, controller
+from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
-from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr
+from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr, needing_all_replicas
 from highwater.conformance.cases.support.transactions import (
     ABORT,
     CLASSIC_VERSIONS,
@@ -288,20 +288,6 @@ def test_the_next_coordinator_answers_a_repeated_end_alike(
 
 
 # -- the transaction log ------------------------------------------------------------------------------
-
-
-@contextmanager
-def needing_all_replicas(cluster: Cluster, topic: str) -> Iterator[None]:
-    """Let an internal topic need three in-sync replicas within the block."""
-    with controller(cluster) as broker:
-        error = change_configs(broker, topic, (MIN_ISR, SET, "3"))
-    if error:
-        raise Unsupported(f"the target does not alter the settings of {topic}")
-    try:
-        yield
-    finally:
-        with controller(cluster) as broker:
-            change_configs(broker, topic, (MIN_ISR, DELETE, None))
 
 
 @clause("TXN-31")
