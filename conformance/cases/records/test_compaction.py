@@ -1,16 +1,18 @@
 """Compaction keeps the last record of each key at its offset, and removes tombstones later."""
 
+import random
 import time
 
 import pytest
 
 from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, records_of
 from highwater.conformance.cases.support.admin import SET, change_configs, controller
-from highwater.conformance.cases.support.replicas import log_of
+from highwater.conformance.cases.support.replicas import log_of, restart_leader
 from highwater.conformance.cases.support.transactions import Transactional, committed_values, eventually_stable
 from highwater.conformance.clause import clause, era
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
+from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
@@ -21,6 +23,7 @@ pytestmark = pytest.mark.slow
 CLEANED_S = 60.0
 """Log cleaners of Apache Kafka run every 15 seconds by default."""
 KEYS, ROUNDS = 3, 4
+LARGE = 20_000
 DAY_MS = 86_400_000
 QUICK_COMPACTION = {
     "cleanup.policy": "compact",
@@ -271,3 +274,30 @@ def test_a_tombstone_goes_although_the_log_is_compacted_again_and_again(cluster:
 
     cluster.eventually("the removal of the tombstone", is_removed, CLEANED_S)
     expect("the high watermark has not moved back", True, leader.fetch(topic, 0).high_watermark > 1)
+
+
+@clause("FET-48")
+@pytest.mark.cluster_fault
+@pytest.mark.parametrize("restarts", [False, True], ids=["running", "restarted"])
+@defect(Reply(FetchRequest, "responses.partitions.records", lambda data: data[1:]))
+def test_a_mostly_compacted_log_is_left_alone(cluster: Cluster, restarts: bool) -> None:
+    """That the cleaner has been at work since the last record shows in another log, whose share of dirty bytes is 1."""
+    if restarts:
+        cluster.need(STOP_NODE)
+    topic = cluster.create_topic(replicas=1, configs={**QUICK_COMPACTION, "min.cleanable.dirty.ratio": "0.5"})
+    leader = cluster.leader(topic)
+    for number in range(2):
+        write(leader, topic, b"large", random.Random(number).randbytes(LARGE), number)
+    write(leader, topic, b"last", b"v", 2)
+    await_compaction(cluster, leader, topic, 2)
+    for number in range(3, 5):
+        write(leader, topic, b"small", b"v%d" % number, number)
+    write(leader, topic, b"last", b"v", 5)
+    offsets = [record.offset for record in log_of(leader, topic)]
+    if restarts:
+        topic, leader = restart_leader(cluster, topic)
+    for _ in range(2):
+        witness = cluster.create_topic(assignment=[topic.leader_id], configs=QUICK_COMPACTION)
+        fill(leader, witness)
+        await_compaction(cluster, leader, witness, KEYS + 1)
+    expect("offsets", offsets, [record.offset for record in log_of(leader, topic)])
