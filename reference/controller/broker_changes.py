@@ -30,9 +30,10 @@ class BrokerChanges:
             cluster.brokers = {b: info for b, info in known.items() if b not in failed}
             cluster.shutting_down -= failed
             cluster.offline_replicas = {replica for replica in cluster.offline_replicas if replica[2] not in failed}
+            removed = self._controller_context.remove_channels(failed)
             await self._on_broker_failure(failed)
-            for broker_id in failed:
-                self._controller_context.close_channel(broker_id)
+            for channel in removed:  # what waits for a reply finds the brokers gone, and their replicas offline
+                channel.close()
         if started:
             cluster.brokers = dict(sorted({**cluster.brokers, **started}.items()))
             for broker_id in started:

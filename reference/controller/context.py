@@ -279,10 +279,9 @@ class ControllerContext:
 
         self._channels[broker_id] = Channel(self._peers, self._purgatory, broker_id, is_current)
 
-    def close_channel(self, broker_id: int) -> None:
-        channel = self._channels.pop(broker_id, None)
-        if channel is not None:
-            channel.close()
+    def remove_channels(self, brokers: Iterable[int]) -> list[Channel]:
+        """Send nothing more to these brokers; return their channels, which the caller closes."""
+        return [self._channels.pop(broker_id) for broker_id in sorted(brokers) if broker_id in self._channels]
 
     def announce(self, keys: list[Key], brokers: Iterable[int]) -> list[Pending[object]]:
         """Send LeaderAndIsr to the partitions' hosts and UpdateMetadata to all; return the replies to the latter."""
