@@ -15,8 +15,8 @@ class Step(NamedTuple):
 
     What `number` and `epoch` mean follows from `f`: offset and generation of a `commit`, a `committed`, a `resume`
     and a `send_offsets`; generation of a `sync`, an `assign` and a `revoke`; leader and leader epoch of `metadata`;
-    producer id and epoch of `init_producer`. `member` is the instance id where there is one, `position` where the
-    process had read to, `calm_ms` how long no fault had begun or ended.
+    producer id and epoch of `init_producer` and `end_txn`. `member` is the instance id where there is one, `position`
+    where the process had read to, `calm_ms` how long no fault had begun or ended.
     """
 
     f: str

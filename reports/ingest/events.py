@@ -138,9 +138,13 @@ class Ingest:
         run = self._runs.setdefault(event.process, Run())
         run.number += 1
         run.since = self._last.get(event.process, event.index)
+        run.at_ms, run.calm_ms = event.time_ns // 1_000_000, self._calm(event)
         positions = event.positions or {}
         has_position = event.position is not None or event.positions is not None
         run.reset = event.f == "reset"
+        run.held = dict(self._steps.positions(event.process)) if run.reset else {}
+        if event.f == "crash":
+            self._steps.forget_positions(event.process)
         if event.f == "assign":
             run.group = event.group
         if event.f == "reset" or (event.f == "assign" and event.group is not None and not has_position):

@@ -1,7 +1,7 @@
 """Turn events that belong to no single partition into steps in the tables of a run."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from highwater.reports.columns import NEVER, UNKNOWN, Began, Fate, Status
@@ -22,8 +22,11 @@ class Run:
     number: int = 0
     began: Began | None = None
     group: str | None = None
-    since: int = 0  # the last event before the assignment
+    since: int = 0  # the last event before the assignment, and its time
+    at_ms: int = 0
+    calm_ms: int = 0
     reset: bool = False  # the position came from `auto.offset.reset`
+    held: dict[str, int] = field(default_factory=dict)  # the positions of the consumer when it was reset
 
 
 class Steps:
@@ -46,6 +49,7 @@ class Steps:
         ] = {}  # last event at which a poll of unknown outcome may have advanced a member, by group
         self._node_lives: dict[str, int] = {}
         self._incarnations: dict[str, int] = {}
+        self._producers: dict[int, tuple[str, int, int]] = {}  # transactional id, producer id and epoch of transactions
         self._uncertain_commits: set[int] = (
             set()
         )  # transactions whose commit may have succeeded: a later error is no proof of an abort
@@ -68,6 +72,10 @@ class Steps:
         """Return the next position of a process in each partition in which it is known."""
         return self._positions.get(process, {})
 
+    def forget_positions(self, process: int | str) -> None:
+        """Forget where a consumer that was killed had read to."""
+        self._positions.pop(process, None)
+
     def lose_place(self, process: int | str, group: str | None, index: int) -> None:
         self._positions.pop(process, None)
         if group is not None:
@@ -85,12 +93,12 @@ class Steps:
         """Note where a member resumed; return whether the group may have read further than its known polls."""
         if group is None or run.began is None or run.began is not Began.RESUMED:
             return False
-        if not run.reset:
-            self._tables.add(
-            Step(
-                "resume", run.since, done.index, self._number(invoke.process), Status.OK, key, records[0][0],
-                group=self._group(group),
-            ))  # fmt: skip
+        step = Step(
+            "reset_to" if run.reset else "resume", run.since, done.index, self._number(invoke.process), Status.OK, key,
+            records[0][0], group=self._group(group), position=run.held.get(key, UNKNOWN), at_ms=run.at_ms,
+            calm_ms=run.calm_ms,
+        )  # fmt: skip
+        self._tables.add(step)
         if self._uncertain_polls.get(group, UNKNOWN) > self._reached_at.get((group, key), UNKNOWN):
             return True
         return self._commit_requests.get((group, key), UNKNOWN) > self._reached.get((group, key), 0)
@@ -103,6 +111,7 @@ class Steps:
             self._tables.add(
                 Step(
                     event.f, since, event.index, self._number(event.process), Status.OK, key,
+                    _or_unknown(event.position) if event.f == "seek" else UNKNOWN,
                     epoch=_or_unknown(event.generation_id), group=event.group or "", member=member,
                     at_ms=event.time_ns // 1_000_000, calm_ms=calm_ms,
                 )
@@ -118,7 +127,11 @@ class Steps:
     def begin(self, event: Event) -> None:
         transactions = self._tables.transactions
         if event.f == "begin_txn" and event.txn is not None:
-            transactions.begun[transactions.number(event.txn)] = True
+            number = transactions.number(event.txn)
+            transactions.begun[number] = True
+            self._producers[number] = (
+                str(event.value or ""), _or_unknown(event.producer_id), _or_unknown(event.producer_epoch)
+            )  # fmt: skip
         elif event.f == "end_txn" and event.txn is not None and event.value == "commit":
             number = transactions.number(event.txn)
             transactions.ended[number] = min(transactions.ended[number], event.index)
@@ -133,7 +146,7 @@ class Steps:
         status = status_of(invoke, done)
         last = done or invoke
         if invoke.f == "end_txn":
-            self._end(invoke, status)
+            self._end(invoke, done, status, calm_ms)
             return
         if invoke.f in {"create_topic", "delete_topic"}:
             self._topic(invoke, last, status)
@@ -171,11 +184,14 @@ class Steps:
             text=str(last.value.get("state", "")) if invoke.f == "group" and isinstance(last.value, dict) else "",
         )
 
-    def _end(self, invoke: Event, status: Status) -> None:
+    def _end(self, invoke: Event, done: Event | None, status: Status, calm_ms: int) -> None:
         if invoke.txn is None:
             return
         transactions = self._tables.transactions
         number = transactions.number(invoke.txn)
+        name, producer, epoch = self._producers.pop(number, ("", UNKNOWN, UNKNOWN))
+        step = self._step(invoke, done, status, calm_ms, name, producer, epoch)
+        self._tables.add(step._replace(text=str(invoke.value)))
         if invoke.value != "commit":
             if status is Status.OK and transactions.fate[number] != Fate.COMMITTED:
                 transactions.fate[number] = Fate.ABORTED

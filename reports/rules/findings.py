@@ -71,6 +71,7 @@ class Promise:
     transaction_timeout_ms: int = -1
     patience_ms: int = -1
     started_ms: int = 0
+    offset_expiry: bool = False
     isolation: int = UNKNOWN  # isolation level of reads that do not state it
 
     @classmethod
@@ -89,6 +90,7 @@ class Promise:
             transaction_timeout_ms=or_none(config.transaction_timeout_ms),
             patience_ms=or_none(config.patience_ms),
             started_ms=config.started_ms,
+            offset_expiry=config.offset_expiry is True,
             isolation=ISOLATIONS[config.isolation],
         )
 

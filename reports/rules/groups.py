@@ -1,15 +1,19 @@
 """Check group coordinators: committed offsets, generations of members, partition ownership, stuck rebalances."""
 
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final
 
 from highwater.reports.columns import NEVER, UNKNOWN, Fate, Status
+from highwater.reports.rules.findings import Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.step_findings import Proofs, StepFinding, Writes, epoch_decreases
 from highwater.reports.tables import Step, Tables
 
+UNSTATED_PATIENCE_MS: Final = 60_000
 REBALANCING: Final = {"PreparingRebalance", "CompletingRebalance"}
 
 
@@ -20,49 +24,99 @@ def _by(steps: list[Step], *names: str) -> Iterator[tuple[Any, list[Step]]]:
         yield key, list(mine)
 
 
+def _certain(known: bool) -> Weight:
+    return Weight.VIOLATION if known else Weight.INFORMATION
+
+
 # -- committed offsets -------------------------------------------------------------------------------
 
 
-def committed_offsets(tables: Tables) -> Iterator[StepFinding]:
-    """Find committed-offset-regression, forgotten-commit and aborted-offsets-visible.
+def committed_offsets(tables: Tables, patience_ms: int = UNKNOWN) -> Iterator[StepFinding]:
+    """Find committed-offset-regression, forgotten-commit and aborted-offsets-visible, which includes rejected commits.
 
     The last commit counts, even if it goes back. So a fetched offset below a proved one needs a commit of exactly this
     offset that may have taken effect after the proof.
     """
     steps = [step for step in tables.of("commit", "committed", "send_offsets", "resume", "delete_offsets")
-             if step.status is not Status.FAIL]  # fmt: skip
+             if step.status is not Status.FAIL or step.f == "commit"]  # fmt: skip
     groups = [step for step in steps if step.f == "delete_offsets" and not step.subject]
     topics = list(tables.of("delete_topic"))
+    ends = _Ends(tables, patience_ms)
     for (group, key), mine in _by(steps, "group", "subject"):
         cleared = [deletion for deletion in groups if deletion.group == group]
         cleared += [deletion for deletion in topics if deletion.subject == key.rpartition("-")[0]]
-        yield from _offsets_of_one(tables, mine, cleared)
+        yield from _offsets_of_one(tables, mine, cleared, ends)
 
 
-def _offsets_of_one(tables: Tables, steps: list[Step], cleared: list[Step]) -> Iterator[StepFinding]:
+class _Ends:
+    """When the offsets of a transaction are visible: its marker follows the reply to EndTxn.
+
+    The markers of a transaction precede the next successful request of its producer, and, as long as there is no fault,
+    follow within `patience_ms`; of a history that does not state it, findings after a minute are undecided.
+    """
+
+    def __init__(self, tables: Tables, patience_ms: int) -> None:
+        self.patience_ms = patience_ms if patience_ms >= 0 else UNSTATED_PATIENCE_MS
+        self.weight = Weight.VIOLATION if patience_ms >= 0 else Weight.UNDECIDED
+        ended = [step for step in tables.of("end_txn") if step.status is Status.OK]
+        self._committed = {step.txn: step for step in ended if step.text == "commit"}
+        self._complete: dict[int, int] = {}
+        sent: dict[int, int] = {}
+        for step in tables.of("send_offsets"):
+            if step.status is Status.OK:
+                sent[step.txn] = min(sent.get(step.txn, int(NEVER)), step.returned)
+        for _, mine in _by([step for step in ended if step.subject], "subject"):
+            for step, following in pairwise(mine):
+                if following.txn in sent and step.returned < following.invoked:
+                    self._complete[step.txn] = sent[following.txn]
+
+    def effect(self, step: Step) -> int:
+        """Return the event index by which a step took effect."""
+        if step.f == "send_offsets":
+            return self._complete.get(step.txn, int(NEVER))
+        return step.returned if step.status is Status.OK else int(NEVER)
+
+    def sure_ms(self, step: Step) -> int:
+        """Return the time from which the offsets of a committed transaction are visible without faults."""
+        end = self._committed.get(step.txn)
+        return int(NEVER) if end is None else end.at_ms + self.patience_ms
+
+
+def _offsets_of_one(tables: Tables, steps: list[Step], cleared: list[Step], ends: _Ends) -> Iterator[StepFinding]:
     fate = tables.transactions.fate
-    relevant = [step for step in steps if step.f != "send_offsets" or fate[step.txn] != Fate.ABORTED]
-    taken_back = {step.number: step for step in steps if step.f == "send_offsets" and fate[step.txn] == Fate.ABORTED}
+    taken_back = {
+        step.number: step for step in steps
+        if step.status is Status.FAIL or (step.f == "send_offsets" and fate[step.txn] == Fate.ABORTED)
+    }  # fmt: skip
+    relevant = [
+        step for step in steps
+        if step.status is not Status.FAIL and (step.f != "send_offsets" or fate[step.txn] != Fate.ABORTED)
+    ]  # fmt: skip
     written = [step for step in relevant if step.f in {"commit", "send_offsets"}]
     reads = [step for step in relevant if step.f in {"committed", "resume"} and step.status is Status.OK]
     aborted = _aborted_fetches(reads, taken_back, written)
     for step in aborted:
         yield StepFinding(Rule.ABORTED_OFFSETS_VISIBLE, step.subject, step.number, step, taken_back[step.number])
     proofs = sorted((step for step in relevant if _proves(step) and step not in aborted), key=attrgetter("returned"))
-    suspects = list(_fetches_below_a_proof([step for step in reads if step not in aborted], proofs))
-    if not suspects:
-        return
-    writes = Writes((s.number, s.invoked, _effect(s)) for s in written)
+    credible = [step for step in reads if step not in aborted]
+    suspects = [(*pair, Weight.VIOLATION) for pair in _fetches_below_a_proof(credible, proofs)]
+    suspects += _fetches_long_after_a_commit(credible, written, ends, {read for read, _, _ in suspects})
     deleted = [*(s for s in relevant if s.f == "delete_offsets"), *cleared]
-    clears = Writes((UNKNOWN, s.invoked, _effect(s)) for s in deleted)
+    if not suspects and not deleted:
+        return
+    writes = Writes((s.number, s.invoked, ends.effect(s)) for s in written)
+    clears = Writes((UNKNOWN, s.invoked, ends.effect(s)) for s in deleted)
+    for read, deletion in _fetches_of_deleted_offsets(credible, deleted):
+        if read.number in writes and not writes.explain(read.number, deletion.invoked, read.returned):
+            yield StepFinding(Rule.ABORTED_OFFSETS_VISIBLE, read.subject, read.number, read, deletion)
     # A fetched offset without a recorded commit shows an unknown client, which may have committed any offset.
     strangers = any(s.f == "committed" and s.number != UNKNOWN and s.number not in writes for s in reads)
-    for read, proof in suspects:
+    for read, proof, weight in suspects:
         if not _explained(read, proof, writes, clears):
             lost = read.number == UNKNOWN
             rule = Rule.FORGOTTEN_COMMIT if lost else Rule.COMMITTED_OFFSET_REGRESSION
             known = lost or not strangers
-            yield StepFinding(rule, read.subject, read.number, read, proof, not known)
+            yield StepFinding(rule, read.subject, read.number, read, proof, max(weight, _certain(known)))
 
 
 def _aborted_fetches(reads: list[Step], taken_back: dict[int, Step], written: list[Step]) -> list[Step]:
@@ -85,13 +139,32 @@ def _fetches_below_a_proof(reads: list[Step], proofs: list[Step]) -> Iterator[tu
             yield read, proof
 
 
+def _fetches_long_after_a_commit(
+    reads: list[Step], written: list[Step], ends: _Ends, known: set[Step]
+) -> Iterator[tuple[Step, Step, Weight]]:
+    """Yield (fetch, proof, weight): fetches of an offset below one of a transaction that was committed long before."""
+    sent = sorted((step for step in written if step.f == "send_offsets"), key=ends.sure_ms)
+    so_far, place = Proofs(), 0
+    for read in sorted(reads, key=attrgetter("at_ms")) if sent else ():
+        while place < len(sent) and ends.sure_ms(sent[place]) < read.at_ms:
+            so_far.add(sent[place])
+            place += 1
+        proof = so_far.above(read.number)
+        if proof is not None and read.calm_ms > ends.patience_ms and read not in known:
+            yield read, proof, ends.weight
+
+
+def _fetches_of_deleted_offsets(reads: list[Step], deleted: list[Step]) -> Iterator[tuple[Step, Step]]:
+    """Yield (fetch, deletion): fetches of an offset, with the last deletion that had succeeded before."""
+    done = sorted((s for s in deleted if s.f == "delete_offsets" and s.status is Status.OK), key=attrgetter("returned"))
+    for read in reads:
+        place = bisect_left(done, read.invoked, key=attrgetter("returned"))
+        if place and read.f == "committed" and read.number != UNKNOWN:
+            yield read, done[place - 1]
+
+
 def _proves(step: Step) -> bool:
     return step.status is Status.OK and step.number != UNKNOWN and step.f in {"commit", "committed"}
-
-
-def _effect(step: Step) -> int:
-    """Return the event index by which the step took effect; offsets of a transaction wait for its marker."""
-    return step.returned if step.status is Status.OK and step.f != "send_offsets" else int(NEVER)
 
 
 def _explained(read: Step, proof: Step, writes: Writes, clears: Writes) -> bool:
@@ -110,21 +183,85 @@ def ahead_of_position(tables: Tables) -> list[Step]:
 # -- members -----------------------------------------------------------------------------------------
 
 
-def zombie_commits(tables: Tables) -> Iterator[StepFinding]:
-    """Find zombie-commit: a commit of an older generation was accepted after a newer generation was proved.
+def zombie_commits(tables: Tables, *, offset_expiry: bool = False) -> Iterator[StepFinding]:
+    """Find zombie-commit: an old generation of a partition was served after a newer one was proved.
 
-    A SyncGroup reply or an accepted commit proves a generation: the coordinator has stored it.
+    A SyncGroup reply or an accepted commit proves a generation: the coordinator has stored it. If only another
+    partition proves it the finding is undecided: members of a consumer group (KIP-848) each have their own epoch.
+
+    A group whose last offset has gone is removed, and begins again at generation 1: earlier proofs count no more.
 
     Offsets of a transaction count as a commit if they came with a member (KIP-447).
     """
     steps = [s for s in tables.of("commit", "sync", "send_offsets") if s.status is Status.OK and s.epoch >= 0]
-    for _, mine in _by([s for s in steps if s.f != "send_offsets" or s.member], "group"):
-        commits = [step for step in mine if step.f != "sync"]
+    steps = [s for s in steps if s.f != "send_offsets" or s.member] + list(_proved_by_fetches(tables))
+    for group, mine in _by(steps, "group"):
+        returned = list(_returned_to(mine))
+        alive = {late: not offset_expiry and _has_offsets(tables, str(group), late) for late, _ in returned}
+        begins = sorted(late.invoked for late, _ in returned)
         blamed = set()
-        for late, early in epoch_decreases(mine, commits):
+        for late, early, weight in (
+            *((late, early, Weight.VIOLATION) for late, early in returned if alive[late]),
+            *_of_old_generations(mine, begins),
+        ):
             if (late.invoked, late.returned) not in blamed:
                 blamed.add((late.invoked, late.returned))
-                yield StepFinding(Rule.ZOMBIE_COMMIT, late.subject, late.number, late, early)
+                yield StepFinding(Rule.ZOMBIE_COMMIT, late.subject, late.number, late, early, weight)
+
+
+def _returned_to(steps: list[Step]) -> Iterator[tuple[Step, Step]]:
+    """Yield (late, early): SyncGroup replies of an older generation than one that was proved for their partition."""
+    for _, mine in _by(steps, "subject"):
+        yield from epoch_decreases(mine, [step for step in mine if step.f == "sync"])
+
+
+def _of_old_generations(steps: list[Step], begins: list[int]) -> Iterator[tuple[Step, Step, Weight]]:
+    """Yield (late, early, weight): commits of an older generation than was proved since the group began again."""
+    lives: dict[int, list[Step]] = {}
+    for step in steps:
+        lives.setdefault(bisect_right(begins, step.invoked), []).append(step)
+    for life in lives.values():
+        for _, mine in _by(life, "subject"):
+            for late, early in epoch_decreases(mine, [step for step in mine if step.f != "sync"]):
+                yield late, early, Weight.VIOLATION
+    for life in lives.values():
+        for late, early in epoch_decreases(life, [step for step in life if step.f != "sync"]):
+            yield late, early, Weight.UNDECIDED
+
+
+def _proved_by_fetches(tables: Tables) -> Iterator[Step]:
+    """Yield commits of unknown outcome that took effect: their offset was fetched, and no other client wrote it."""
+    unsure = [s for s in tables.of("commit") if s.status is Status.INFO and s.epoch >= 0]
+    if not unsure:
+        return
+    fetched: dict[tuple[str, str, int], int] = {}
+    for step in tables.of("committed"):
+        if step.status is Status.OK:
+            where = (step.group, step.subject, step.number)
+            fetched[where] = max(fetched.get(where, UNKNOWN), step.returned)
+    written = Counter(
+        (step.group, step.subject, step.number) for step in tables.of("commit", "send_offsets")
+        if step.status is not Status.FAIL
+    )  # fmt: skip
+    for step in unsure:
+        where = (step.group, step.subject, step.number)
+        if written[where] == 1 and fetched.get(where, UNKNOWN) > step.invoked:
+            yield step
+
+
+def _has_offsets(tables: Tables, group: str, late: Step) -> bool:
+    """Return whether an offset of the group was committed before a step, and no client may have deleted it since."""
+    deletions = [s for s in tables.of("delete_offsets", "delete_topic") if s.status is not Status.FAIL]
+
+    def is_deleted(commit: Step) -> bool:
+        names = {commit.subject, commit.subject.rpartition("-")[0]}
+        return any(s.subject in names and s.group in {"", group} and s.invoked > commit.invoked for s in deletions)
+
+    return any(
+        step.group == group and step.number >= 0 and step.returned < late.invoked and not is_deleted(step)
+        for step in tables.of("commit", "committed")
+        if step.status is Status.OK
+    )
 
 
 def double_ownership(tables: Tables) -> Iterator[StepFinding]:
@@ -143,7 +280,9 @@ def _granted_twice(tables: Tables) -> Iterator[StepFinding]:
         )
         pair = by_one or _two_members(mine)
         if pair is not None:
-            yield StepFinding(Rule.DOUBLE_OWNERSHIP, pair[1].subject, pair[1].epoch, pair[1], pair[0], by_one is None)
+            yield StepFinding(
+                Rule.DOUBLE_OWNERSHIP, pair[1].subject, pair[1].epoch, pair[1], pair[0], _certain(by_one is not None)
+            )
 
 
 def _two_members(grants: list[Step]) -> tuple[Step, Step] | None:
@@ -193,7 +332,7 @@ def _believed_twice(tables: Tables) -> Iterator[StepFinding]:
                 s.process == older.process and s.subject == older.subject and s.epoch >= newer.epoch >= older.epoch >= 0
                 and newer.returned < s.invoked < over for s in commits
             )  # fmt: skip
-            yield StepFinding(Rule.DOUBLE_OWNERSHIP, newer.subject, newer.epoch, newer, older, not live)
+            yield StepFinding(Rule.DOUBLE_OWNERSHIP, newer.subject, newer.epoch, newer, older, _certain(live))
 
 
 def _ends(step: Step, held: Step) -> bool:

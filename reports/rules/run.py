@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from highwater.reports.columns import NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
-from highwater.reports.rules import committed, cycles, groups, run
+from highwater.reports.rules import committed, cycles, group_reads, groups, run
 from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionTask, SpanTask
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight, distinct, no_second_witness
 from highwater.reports.rules.partition import CANDIDATES
@@ -35,21 +35,41 @@ def check_run(
     `without_offset` is False if every acknowledged send has an offset, which saves a pass over all partitions.
     """
     findings = [(key, finding) for key, mine in map_partitions(FirstPass()) for finding in mine]
-    plain = [(key, finding) for key, finding in findings if finding.rule not in CANDIDATES | {Rule.LOST_WRITE}]
+    decided = CANDIDATES | {Rule.LOST_WRITE, *group_reads.DECIDED}
+    plain = [(key, finding) for key, finding in findings if finding.rule not in decided]
     findings_of_several = (
+        *_by_committed_offsets(map_partitions, tables, findings),
         *_torn(map_partitions, findings),
         *_circles(map_partitions, tables, findings),
         *(_unseen_without_offset(map_partitions) if without_offset and not promise.compaction else ()),
     )
     return [*plain, *findings_of_several], [
-        *groups.committed_offsets(tables),
+        *groups.committed_offsets(tables, promise.patience_ms),
         *_ahead(map_partitions, tables),
-        *groups.zombie_commits(tables),
+        *groups.zombie_commits(tables, offset_expiry=promise.offset_expiry),
         *groups.double_ownership(tables),
         *groups.stuck_rebalances(tables, promise.patience_ms),
         *run.epoch_safety(tables),
         *run.duplicate_producer_ids(tables),
     ]
+
+
+def _by_committed_offsets(
+    map_partitions: PartitionMap, tables: Tables, findings: ByPartition
+) -> Iterator[tuple[str, RuleFindings]]:
+    """Yield what committed offsets do not explain of silent-reset and double-processing."""
+    candidates: dict[str, list[RuleFindings]] = {}
+    for key, finding in findings:
+        if finding.rule in group_reads.DECIDED and len(finding.first):
+            candidates.setdefault(key, []).append(finding)
+    if not candidates:
+        return
+    offsets = group_reads.GroupOffsets(tables)
+    task = ColumnTask(partial(group_reads.reads_of, candidates), group_reads.COLUMNS)
+    for key, reads in map_partitions(task, candidates):
+        for finding, mine in zip(candidates[key], reads, strict=True):
+            for kept in group_reads.decide(key, finding, mine, offsets):
+                yield key, kept
 
 
 # -- torn-transaction -----------------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ class StepFinding(NamedTuple):
     number: int
     first: Step
     second: Step
-    information: bool = False
+    weight: Weight = Weight.VIOLATION
 
     @property
-    def weight(self) -> Weight:
-        return Weight.INFORMATION if self.information else Weight.VIOLATION
+    def information(self) -> bool:
+        return self.weight is Weight.INFORMATION
 
 
 def epoch_decreases(lower: list[Step], upper: list[Step]) -> Iterable[tuple[Step, Step]]:

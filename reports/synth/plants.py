@@ -192,6 +192,7 @@ def double_processing(s: PlantedScenario) -> Actor:
         txn, process = s.begin(name), s.process()
         s.assign(process, position=0)
         yield from s.poll(process, {0: a}, txn=txn, group=s.group)
+        yield from s.op("send_offsets", {"txn": txn, "group": s.group, "value": {s.key: 1}}, {})
         yield from s.end(txn)
 
 
@@ -273,6 +274,7 @@ def silent_reset(s: PlantedScenario) -> Actor:
         process = s.process()
         s.assign(process, group=s.group)
         yield from s.poll(process, records)
+        yield from s.commit(max(records) + 1)
         s.context.event(process, "info", "revoke", value=[s.key], group=s.group)
 
 

@@ -20,10 +20,16 @@ class History:
     def __init__(self, config: Config = PROMISED) -> None:
         self.events = [header(config)]
         self._open: dict[int, dict[str, Any]] = {}
+        self.waited_ns = 0
+
+    def wait(self, ms: int) -> None:
+        """Let time pass before the next event."""
+        self.waited_ns += ms * 1_000_000
 
     def _add(self, process: int | str, kind: str, f: str, **fields: Any) -> None:
         index = len(self.events)
-        self.events.append(Event(index=index, time_ns=index * 1_000_000, process=process, type=kind, f=f, **fields))  # type: ignore[arg-type]
+        time_ns = index * 1_000_000 + self.waited_ns
+        self.events.append(Event(index=index, time_ns=time_ns, process=process, type=kind, f=f, **fields))  # type: ignore[arg-type]
 
     def begin(self, process: int, f: str, **fields: Any) -> None:
         where = {} if f == "poll" else {"topic": "t", "partition": 0}

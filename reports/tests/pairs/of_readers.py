@@ -2,6 +2,7 @@
 
 from highwater.reports.tests.histories import History
 from highwater.reports.tests.pairs.telling import (
+    KEY,
     anomaly,
     begin,
     end,
@@ -146,5 +147,6 @@ def _resumes(h: History, then: tuple[int, int]) -> None:
     sent(h, 5)
     read_all(h, 5)
     join(h, 51, (0, 1), (1, 2))
+    op(h, 51, "commit", {KEY: 2}, {KEY: 2}, group="g")
     leave(h, 51)
     join(h, 52, then)

@@ -136,6 +136,7 @@ def _processed(h: History, *ends: str) -> None:
         begin(h, txn)
         event(h, 50 + txn, "assign", value=[KEY], position=0)
         op(h, 50 + txn, "poll", result={KEY: [[0, 1]]}, txn=txn, group="g")
+        op(h, 50 + txn, "send_offsets", {KEY: 1}, txn=txn, group="g")
         end(h, txn, how)
 
 
