@@ -258,6 +258,9 @@ class Injector:
         broker = self._world.hosts[node].node
         if not isinstance(broker, Broker):
             return self._kill(Fault(at_ms=0, kind="kill", nodes=fault.nodes), node)
+        if not self._may_leave(int(self._id(node))):
+            self._log(f"skipped for {self._id(node)}: beyond the fault budget")
+            return None
         self._world.enter(node, broker.shut_down)
         self._stop_when_done(node, broker, self._world.now_ms + LEAVING_MS * self._cluster.settings.pace)
 
@@ -410,6 +413,16 @@ class Injector:
                 if key in broker.replicas.partitions
             )
         )
+
+    def _may_leave(self, broker_id: int) -> bool:
+        """Return whether a broker may stop: not if only brokers that lost their tails would stay in an ISR without it.
+
+        A controlled shutdown takes it out of the ISR, also if the others have died and their sessions go on. Only
+        eligible leader replicas (KIP-966) remember then who has all records.
+        """
+        states = [self._cluster.stored(key[1], key[0]) for key in self._invariants.partitions]
+        others = [{*state.isr, *state.elr} - {broker_id} for state in states if state and broker_id in state.isr]
+        return not any(mine and mine <= self._lost_tail for mine in others)
 
     def _is_within_budget(self, broker_id: int) -> bool:
         """Return whether the budget allows this broker to lose its tail (MayCrash of IsrCommit).

@@ -39,6 +39,19 @@ def test_a_second_follower_does_not_lose_its_tail_although_the_leader_has_all_re
     assert sum("beyond the fault budget" in line for line in result.faults) == 2, result.faults
 
 
+def test_the_last_complete_member_of_an_isr_does_not_stop_while_a_dead_one_stays_in_it() -> None:
+    """1 lost its tail and its session goes on when 2 and 3 stop; without eligible leader replicas 1 would lead alone."""
+    bounces = (
+        Fault(at_ms=19_320, for_ms=6_060, kind="bounce", nodes=("controller",)),
+        Fault(at_ms=23_130, for_ms=60_690, kind="bounce", nodes=("controller",)),
+    )
+    faults = (kill(17_640, 22_200, "followers(t,0)", "torn"), *bounces)
+    schedule = Schedule(seed=7413, duration_ms=60_000, faults=faults)
+    result = run_seed(7413, Settings(swarm=True, pace=30), schedule=schedule)
+    assert str(result.violation) == "None"
+    assert any("beyond the fault budget" in line for line in result.faults), result.faults
+
+
 def test_the_leader_counts_the_records_of_a_follower_until_it_learns_of_its_crash() -> None:
     """2 lags and 1 loses its tail; once 2 is out of the ISR, all records that 1 fetched are committed."""
     faults = (broken_link(800, 3000, "2", "out"), kill(1300, 100, "1", "unflushed"))
