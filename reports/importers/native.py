@@ -34,6 +34,7 @@ class _Bounded(Event, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     positions: dict[str, Marked] | None = None
 
 
+ENDS: Final = ("commit", "abort")
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding a line may raise; RecursionError if it is nested too deeply."""
 
@@ -106,6 +107,7 @@ class _NoEvent(NamedTuple):
 
 def events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
     """Yield the events of blocks of whole lines in the order of their indices, from `quarantine.due` on."""
+    invoked: dict[int | str, Event] = {}
     for decoded in _decoded(found):
         if isinstance(decoded, _NoEvent):
             quarantine.line += 1
@@ -126,7 +128,25 @@ def events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
             if event.f not in OPERATIONS and event.process != NEMESIS:
                 quarantine.add(f"f {event.f!r} is no operation; docs/audit/formats.md lists them")
                 continue
+            if event.type == "invoke":
+                if event.f == "end_txn" and event.value not in ENDS:
+                    quarantine.add(f"an end_txn invokes 'commit' or 'abort', not {event.value!r}")
+                    continue
+                if event.f == "send":
+                    invoked[event.process] = event
+            elif event.f == "send" and not _completes(invoked.pop(event.process, event), event):
+                quarantine.add("the completion of a send names another topic, partition or value than its invocation")
+                continue
             yield event
+
+
+def _completes(invoke: Event, done: Event) -> bool:
+    """Return whether the completion of a send is about the same record, as far as it names it."""
+    return (
+        done.value in (None, invoke.value)
+        and done.partition in (None, invoke.partition)
+        and done.topic in (None, invoke.topic)
+    )
 
 
 def _decoded(found: Iterator[bytes]) -> Iterator[list[_Bounded] | _NoEvent]:

@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final
@@ -22,6 +23,19 @@ def _by(steps: list[Step], *names: str) -> Iterator[tuple[Any, list[Step]]]:
     ordered = sorted(steps, key=attrgetter(*names, "invoked"))
     for key, mine in groupby(ordered, attrgetter(*names)):
         yield key, list(mine)
+
+
+OF_GROUPS: Final = ("commit", "committed", "send_offsets", "resume", "reset_to", "sync", "delete_offsets")
+
+
+def with_names(tables: Tables) -> Tables:
+    """Return the tables with the name of the only group in steps that name none."""
+    names = {step.group for step in tables.of(*OF_GROUPS)}
+    if "" not in names or len(names) != 2:
+        return tables
+    (name,) = names - {""}
+    named = {f: [step if step.group else step._replace(group=name) for step in tables.of(f)] for f in OF_GROUPS}
+    return replace(tables, steps={**tables.steps, **{f: mine for f, mine in named.items() if mine}})
 
 
 def _certain(known: bool) -> Weight:

@@ -34,6 +34,7 @@ def check_run(
 
     `without_offset` is False if every acknowledged send has an offset, which saves a pass over all partitions.
     """
+    tables = groups.with_names(tables)
     findings = [(key, finding) for key, mine in map_partitions(FirstPass()) for finding in mine]
     decided = CANDIDATES | {Rule.LOST_WRITE, *group_reads.DECIDED}
     plain = [(key, finding) for key, finding in findings if finding.rule not in decided]

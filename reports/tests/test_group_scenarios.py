@@ -190,6 +190,13 @@ def an_offset_is_committed_again_after_its_deletion(h: History) -> None:
     committed(h, 2)
 
 
+@scenario(32)
+def the_only_group_need_not_be_named(h: History) -> None:
+    records(h)
+    commit(h, 2)
+    op(h, 60, "committed", result={KEY: -1})
+
+
 # Offsets of transactions.
 
 

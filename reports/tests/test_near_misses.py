@@ -481,6 +481,18 @@ def the_request_contains_the_epoch(h: History) -> None:
     _position_of_the_request(h, (0, 1), (1, 2))
 
 
+@scenario(verdict="unknown")
+def a_completion_is_about_another_record(h: History) -> None:
+    h.begin(0, "send", value=1)
+    h.end(0, value=2, offset=0)
+
+
+@scenario(verdict="unknown")
+def an_end_that_is_neither_commit_nor_abort(h: History) -> None:
+    begin(h, 1)
+    end(h, 1, "COMMIT")
+
+
 @pytest.mark.parametrize("row", SCENARIOS, ids=[row.name for row in SCENARIOS])
 def test_a_scenario_violates_exactly_its_rules(row: Row, tmp_path: Path) -> None:
     check(row, tmp_path)
