@@ -1,5 +1,6 @@
 """DeleteRecords, log directories, elections, reassignments, DescribeCluster and ACLs."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -349,6 +350,16 @@ def test_nothing_moves(cluster: Cluster, topic: Topic) -> None:
         True,
         topic.name not in {moving_topic.name for moving_topic in ongoing_reassignments(cluster)},
     )
+
+
+@clause("ADM-50")
+@defect(Reply(MetadataRequest, "topics.partitions.leader_id", 1))
+def test_the_leaders_of_a_new_topic_are_spread(cluster: Cluster) -> None:
+    cluster.need_brokers(2)
+    brokers = len(cluster.target.addresses)
+    found = cluster.describe(cluster.create_topic(partitions=2 * brokers, replicas=1).name)
+    leaders = Counter(part.leader_id for part in found.partitions) if found else Counter()
+    expect(f"several brokers lead: partitions by leader {dict(leaders)}", True, len(leaders) > 1)
 
 
 # -- the cluster (KIP-700) -------------------------------------------------------------------------------
