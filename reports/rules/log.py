@@ -152,7 +152,7 @@ def lost_and_unseen(view: View) -> tuple[RuleFindings, RuleFindings]:
     missing, offset, certain = latest_of_key(view, missing[offset != UNKNOWN], offset[offset != UNKNOWN])
     covered, by = view.passed(missing, offset)
     covered &= certain & (offset < view.stuck_end)  # the end is stuck before the others: rule stuck reports it
-    unseen = ~covered & (offset >= view.log_starts.highest)
+    unseen = ~covered & (offset >= view.log_starts.proved_after(ops.invoked[missing]))
     return (
         RuleFindings(Rule.LOST_WRITE, missing[covered], by[covered], offset[covered]),
         RuleFindings(Rule.UNSEEN, missing[unseen], no_second_witness(missing[unseen]), offset[unseen]),

@@ -37,10 +37,6 @@ class Timeline:
         """Return the value just before each event index; 0 before the first step."""
         return np.concatenate([[0], self.value])[np.searchsorted(self.time, moment, "left")]
 
-    @property
-    def last(self) -> int:
-        return int(self.value.max(initial=0))
-
 
 @dataclass(frozen=True, slots=True)
 class LogStarts:
@@ -49,6 +45,7 @@ class LogStarts:
     reported: Timeline  # by successful operations, when they returned
     deleted: Timeline  # at least to here by successful deletions, when they returned
     requested: Timeline  # at most to here by deletions that may have happened, when they were invoked
+    proved_backwards: Timeline  # as `reported` and `deleted`, by the negative event index: from the last to the first
 
     @classmethod
     def merge(cls, parts: "Iterable[LogStarts]") -> Self:
@@ -61,10 +58,9 @@ class LogStarts:
         explained = self.requested.before(self.reported.time) >= self.reported.value
         return int(self.reported.value[~explained].max(initial=0))
 
-    @property
-    def highest(self) -> int:
-        """The largest log start that is certain at some time."""
-        return max(self.reported.last, self.deleted.last)
+    def proved_after(self, invoked: Ints) -> Ints:
+        """Return the largest log start that operations prove which had not returned at each of these event indices."""
+        return self.proved_backwards.before(-invoked)
 
     def certain(self, invoked: Ints) -> Ints:
         """Return the log start that is proved before each of these event indices."""
@@ -81,10 +77,13 @@ def log_starts(ops: Operations, proved_ends: Callable[[], Timeline]) -> LogStart
     reporting = np.flatnonzero((ops.status == Status.OK) & (ops.log_start_offset > 0))
     deletions = np.flatnonzero((ops.kind == Kind.DELETE) & (ops.status != Status.FAIL))
     done = deletions[ops.status[deletions] == Status.OK]
+    reported, deleted = ops.log_start_offset[reporting], _deleted_to(ops, done, proved_ends)
+    returned = np.concatenate([ops.returned[reporting], ops.returned[done]])
     return LogStarts(
-        reported=Timeline.of(ops.returned[reporting], ops.log_start_offset[reporting]),
-        deleted=Timeline.of(ops.returned[done], _deleted_to(ops, done, proved_ends)),
+        reported=Timeline.of(ops.returned[reporting], reported),
+        deleted=Timeline.of(ops.returned[done], deleted),
         requested=Timeline.of(ops.invoked[deletions], _deletion_end(ops, deletions, NEVER)),
+        proved_backwards=Timeline.of(-returned, np.concatenate([reported, deleted])),
     )
 
 
