@@ -72,17 +72,26 @@ class LogStarts:
         return np.maximum(requested, self.certain(invoked))
 
 
-def log_starts(ops: Operations, proved_ends: Callable[[], Timeline]) -> LogStarts:
-    """Return the log starts of a partition; `proved_ends` are the ends that operations proved when they returned."""
+def log_starts(
+    ops: Operations, proved_ends: Callable[[], Timeline], upper_ends: Callable[[], tuple[Ints, Ints]]
+) -> LogStarts:
+    """Return the log starts of a partition.
+
+    `proved_ends` are the ends that operations proved when they returned. `upper_ends` are event indices and ends: at
+    each of them the high watermark was at most the end.
+    """
     reporting = np.flatnonzero((ops.status == Status.OK) & (ops.log_start_offset > 0))
     deletions = np.flatnonzero((ops.kind == Kind.DELETE) & (ops.status != Status.FAIL))
     done = deletions[ops.status[deletions] == Status.OK]
-    reported, deleted = ops.log_start_offset[reporting], _deleted_to(ops, done, proved_ends)
+    any_unresolved = bool(np.any(unresolved(ops)))
+    least = proved_ends().before(ops.invoked[done]) if any_unresolved else NEVER
+    most = _smallest_after(*upper_ends(), ops, deletions) if any_unresolved else NEVER
+    reported, deleted = ops.log_start_offset[reporting], _deletion_end(ops, done, least)
     returned = np.concatenate([ops.returned[reporting], ops.returned[done]])
     return LogStarts(
         reported=Timeline.of(ops.returned[reporting], reported),
         deleted=Timeline.of(ops.returned[done], deleted),
-        requested=Timeline.of(ops.invoked[deletions], _deletion_end(ops, deletions, NEVER)),
+        requested=Timeline.of(ops.invoked[deletions], _deletion_end(ops, deletions, most)),
         proved_backwards=Timeline.of(-returned, np.concatenate([reported, deleted])),
     )
 
@@ -93,11 +102,15 @@ def _deletion_end(ops: Operations, rows: Ints, otherwise: Ints | np.int64) -> In
     return np.where(ops.offset[rows] == UNKNOWN, replied, ops.offset[rows])
 
 
-def _deleted_to(ops: Operations, done: Ints, proved_ends: Callable[[], Timeline]) -> Ints:
-    """Return the smallest offset up to which each successful deletion deleted."""
-    if not np.any(unresolved(ops)):
-        return _deletion_end(ops, done, NEVER)
-    return _deletion_end(ops, done, proved_ends().before(ops.invoked[done]))
+def _smallest_after(time: Ints, end: Ints, ops: Operations, deletions: Ints) -> Ints:
+    """Return the smallest end after each successful deletion returned; `NEVER` if none, or if it did not succeed.
+
+    A deletion of unknown outcome may take effect after its client gave up on it.
+    """
+    order = np.argsort(time, kind="stable")
+    smallest = np.append(np.minimum.accumulate(end[order][::-1])[::-1], NEVER)
+    after = smallest[np.searchsorted(time[order], ops.returned[deletions], "right")]
+    return np.where(ops.status[deletions] == Status.OK, after, NEVER)
 
 
 def unresolved(ops: Operations) -> Mask:

@@ -356,7 +356,7 @@ class View:
     @cached_property
     def log_starts(self) -> LogStarts:
         """Evidence of the log start: records below it may be missing."""
-        return log_starts(self.ops, self._proved_ends)
+        return log_starts(self.ops, self._proved_ends, self._upper_ends)
 
     def _proved_ends(self) -> Timeline:
         """Return the log ends that acknowledgements, reads and reported high watermarks prove."""
@@ -365,6 +365,16 @@ class View:
         rows = np.concatenate([acked, reading.row, reporting])
         ends = np.concatenate([ops.offset[acked] + 1, reading.last + 1, ops.high_watermark[reporting]])
         return Timeline.of(ops.returned[rows], ends)
+
+    def _upper_ends(self) -> tuple[Ints, Ints]:
+        """Return event indices, and the largest high watermark at each: the offset of a record that was sent later.
+
+        A clean leader has all records below the high watermark; without acks=all the record itself may be lost.
+        """
+        ops, acked = self.ops, self.acked
+        if self.promise.unclean_election or not self.promise.acks_all:
+            return NOTHING, NOTHING
+        return ops.invoked[acked], ops.offset[acked]
 
     @cached_property
     def epochs(self) -> Epochs:

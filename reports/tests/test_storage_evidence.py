@@ -59,3 +59,43 @@ def reported_after_the_send(h: History) -> None:
 )
 def test_a_deletion_that_returned_before_a_send_does_not_explain_its_absence(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
+
+
+# -- the log start after DeleteRecords(-1) -----------------------------------------------------------
+
+
+def removed_behind_a_finished_deletion(h: History) -> None:
+    """The high watermark to which the deletion went cannot be above a record that was sent later."""
+    _deleted_to_the_high_watermark(h, log_start_offset=3)
+
+
+def removed_up_to_the_high_watermark(h: History) -> None:
+    _deleted_to_the_high_watermark(h, log_start_offset=2)
+
+
+def removed_by_an_unknown_deletion(h: History) -> None:
+    """A deletion that timed out before the send may have happened after it."""
+    _deleted_to_the_high_watermark(h, log_start_offset=3, kind="info")
+
+
+def _deleted_to_the_high_watermark(h: History, *, log_start_offset: int, kind: str = "ok") -> None:
+    sent(h, 0, 1)
+    delete(h, -1, kind)
+    sent(h, 2, 3)
+    records = [(value, value) for value in (2, 3) if value >= log_start_offset]
+    h.fetch(log_start_offset, *records, end=4, log_start_offset=log_start_offset)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (removed_behind_a_finished_deletion, {}, "invalid", {"early-retention": "violation"}),
+        (removed_behind_a_finished_deletion, {"unclean_election": True}, "valid", {}),
+        (removed_behind_a_finished_deletion, {"acks": "1"}, "valid", {}),
+        (removed_up_to_the_high_watermark, {}, "valid", {}),
+        (removed_by_an_unknown_deletion, {}, "valid", {}),
+    ],
+    ids=lambda case: case[0].__name__,
+)
+def test_a_deletion_to_the_high_watermark_ends_below_later_records(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
