@@ -168,18 +168,25 @@ def _values_of_uncertain_reads(view: View) -> Ints:
 
 def latest_of_key(view: View, rows: Ints, offset: Ints) -> tuple[Ints, Ints, Mask]:
     """Keep only the latest record of each key if the topic is compacted; the mask: no other may be later."""
-    ops, sends = view.ops, view.sends
     if not view.promise.compaction:
         return rows, offset, np.ones(len(rows), bool)
+    latest, certain = is_latest_of_key(view, rows, offset)
+    return rows[latest], offset[latest], certain[latest]
+
+
+def is_latest_of_key(view: View, rows: Ints, offset: Ints) -> tuple[Mask, Mask]:
+    """Return whether each send at this offset is the latest of its key, and whether no other may be later."""
+    ops, sends = view.ops, view.sends
     kept = ~view.rejected[sends]  # the cleaner drops the records of aborted transactions
     sends, known = sends[kept], view.send_offset[kept]
+    if not len(sends):
+        return ops.key[rows] != UNKNOWN, np.ones(len(rows), bool)
     keys = ops.key[sends]
     order = np.lexsort((known, keys))
-    last = np.searchsorted(keys[order], ops.key[rows], "right") - 1
-    latest = (ops.key[rows] != UNKNOWN) & (known[order][last] <= offset)
-    rows, offset = rows[latest], offset[latest]
-    unplaced = sends[known == UNKNOWN]
-    return rows, offset, _last_of_key(ops, unplaced, ops.key[rows]) < ops.invoked[rows]
+    last = np.maximum(np.searchsorted(keys[order], ops.key[rows], "right") - 1, 0)
+    superseded = (keys[order][last] == ops.key[rows]) & (known[order][last] > offset)
+    certain: Mask = _last_of_key(ops, sends[known == UNKNOWN], ops.key[rows]) < ops.invoked[rows]
+    return (ops.key[rows] != UNKNOWN) & ~superseded, certain
 
 
 def _last_of_key(ops: Operations, sends: Ints, keys: Ints) -> Ints:

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from highwater.reports.columns import NEVER, NOTHING, UNKNOWN, Began, Fate, Ints, Kind, Status
+from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Began, Fate, Ints, Kind, Status
 from highwater.reports.rules.findings import (
     NO_ROW,
     Mask,
@@ -17,6 +17,7 @@ from highwater.reports.rules.findings import (
     no_findings,
     running_maximum,
 )
+from highwater.reports.rules.log import is_latest_of_key
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
@@ -63,13 +64,13 @@ def passed_over(view: View) -> tuple[RuleFindings, ...]:
     gaps = _gaps(view)
     if not len(gaps.row):
         return ()
-    if view.promise.compaction:
-        return _back_again(view, gaps)
     ops, before = view.ops, view.reading.before[gaps.slot]
     earlier, later = _reads_before_and_after(view, gaps)
     # A client may lose its position; a read from a given position, or in the final phase, shows the log itself.
     full = (ops.position[gaps.row] != UNKNOWN) | (ops.quiet[gaps.row] == 1)
     gone = full & (later == NO_ROW) & (earlier != NO_ROW)
+    if view.promise.compaction:
+        return (*_back_again(view, gaps), *_truncated_keys(view, gaps, earlier, gone))
     other = np.where(later != NO_ROW, later, earlier)
     return tuple(
         finding
@@ -82,24 +83,61 @@ def passed_over(view: View) -> tuple[RuleFindings, ...]:
     )
 
 
-def truncated_tails(view: View) -> RuleFindings:
+def truncated_tails(view: View) -> tuple[RuleFindings, ...]:
     """Find truncated-after-read: an operation of the final phase proves an end below a record that was read."""
     rows, start, end = view.covered
     known = view.durable_offsets
-    if view.promise.compaction or not len(known):
-        return no_findings(Rule.TRUNCATED_AFTER_READ)
+    if not len(known):
+        return ()
     reading = view.reading
     start = np.concatenate([reading.last + 1, start[len(reading.row) :]])
     proving = np.flatnonzero((end == NEVER) & (start <= known[-1]))
     if not len(proving):
-        return no_findings(Rule.TRUNCATED_AFTER_READ)
+        return ()
     first = np.searchsorted(known, start[proving])
     offset = np.concatenate([NOTHING, *(known[place:] for place in first)])
     row = np.repeat(rows[proving], len(known) - first)
     tails = Gaps(row, row, offset, np.zeros(len(row), bool), np.zeros(len(row), bool))
     earlier, later = _reads_before_and_after(view, tails)
     gone = (later == NO_ROW) & (earlier != NO_ROW)
-    return _once(Rule.TRUNCATED_AFTER_READ, offset, tails, earlier, gone, Weight.VIOLATION)
+    if view.promise.compaction:
+        return _truncated_keys(view, tails, earlier, gone)
+    return (_once(Rule.TRUNCATED_AFTER_READ, offset, tails, earlier, gone, Weight.VIOLATION),)
+
+
+def _truncated_keys(view: View, gaps: Gaps, earlier: Ints, gone: Mask) -> tuple[RuleFindings, RuleFindings]:
+    """Find truncated-after-read in a compacted topic: the log cleaner keeps the latest record of each key.
+
+    `gone` masks the gaps that would be findings without compaction.
+    """
+    here = gone.copy()
+    here[gone], sure = _are_latest_of_their_keys(view, gaps.offset[gone])
+    certain = np.zeros(len(gone), bool)
+    # Without idempotence a retry may write an older record of the key again, at a larger offset that no one read.
+    certain[gone] = sure & view.promise.idempotence
+    certain &= ~gaps.open
+    rule = Rule.TRUNCATED_AFTER_READ
+    return (
+        _once(rule, gaps.offset, gaps, earlier, here & certain, Weight.VIOLATION),
+        _once(rule, gaps.offset, gaps, earlier, here & ~certain, Weight.UNDECIDED),
+    )
+
+
+def _are_latest_of_their_keys(view: View, offsets: Ints) -> tuple[Mask, Mask]:
+    """Return whether the durable records at each offset are the latest of their keys, and whether that is certain.
+
+    If readers returned different values at an offset, both must be.
+    """
+    ops, places = view.ops, distinct(offsets)
+    read = np.flatnonzero(view.durable & np.isin(ops.record_offset, places))
+    read = read[np.lexsort((ops.record_value[read], ops.record_offset[read]))]
+    again = (np.diff(ops.record_offset[read]) == 0) & (np.diff(ops.record_value[read]) == 0)
+    read = read[np.append(True, ~again)[: len(read)]]
+    offset, writer = ops.record_offset[read], view.writer[read]
+    latest, certain = is_latest_of_key(view, writer, offset)
+    latest &= (writer != NO_ROW) & (ops.record_value[read] != TOMBSTONE) & view.has_one_writer(read)
+    slot = np.searchsorted(places, offsets)
+    return ~np.isin(places, offset[~latest])[slot], ~np.isin(places, offset[~certain])[slot]
 
 
 def _once(rule: Rule, culprit: Ints, gaps: Gaps, second: Ints, chosen: Mask, weight: Weight) -> RuleFindings:

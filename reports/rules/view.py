@@ -218,6 +218,22 @@ class View:
         writer: Ints = np.where(exact == NO_ROW, same_value, exact)
         return writer
 
+    def has_one_writer(self, record: Ints) -> Mask:
+        """Return for each of these records with a `writer` whether no other send may have written it."""
+        ops, again = self.ops, self.resent_sends
+        again = again[np.argsort(ops.value[again], kind="stable")]
+        value, offset = ops.record_value[record], ops.record_offset[record]
+        first = np.searchsorted(ops.value[again], value, "left")
+        count = np.searchsorted(ops.value[again], value, "right") - first
+        of = np.repeat(np.arange(len(record)), count)
+        send = again[np.arange(len(of)) - np.repeat(np.cumsum(count) - count - first, count)]
+        exact = (ops.status[send] == Status.OK) & (ops.offset[send] == offset[of])
+        rank = np.where(exact, 0, np.where(ops.status[send] == Status.FAIL, 2, 1))
+        best = np.full(len(record), 2)
+        np.minimum.at(best, of, rank)
+        several: Mask = np.bincount(of[rank == best[of]], minlength=len(record)) > 1
+        return ~several
+
     # -- reads -------------------------------------------------------------------------------------
 
     @cached_property

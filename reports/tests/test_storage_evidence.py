@@ -99,3 +99,57 @@ def _deleted_to_the_high_watermark(h: History, *, log_start_offset: int, kind: s
 )
 def test_a_deletion_to_the_high_watermark_ends_below_later_records(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
+
+
+# -- the latest record of a key ----------------------------------------------------------------------
+
+
+def compacted(*later: dict[str, Any], final: bool = False) -> Callable[[History], None]:
+    """Return a scenario: the record of a key is read, then `later` is sent, then a read does not return the record."""
+
+    def write(h: History) -> None:
+        h.send(1, 0, key="k")
+        h.send(2, 1, key="j")
+        h.fetch(0, (0, 1), (1, 2), end=2)
+        for number, send in enumerate(later):
+            h.send(**{"value": 3 + number, "key": "k", "process": 1, **send})
+        if final:
+            h.kill()
+            h.phase("final")
+            h.list_offsets(1, epoch=None)
+        else:
+            h.fetch(0, (1, 2), end=3, epoch=1)
+            h.fetch(2, *((2, send.get("value", 3)) for send in later if "offset" in send), end=3, epoch=1)
+
+    return write
+
+
+COMPACTED = {"compaction": True}
+LATEST_OF_A_KEY: dict[str, Case] = {
+    "the only record of its key": (compacted(), COMPACTED, "invalid", {"truncated-after-read": "violation"}),
+    "superseded": (compacted({"offset": 2}), COMPACTED, "valid", {}),
+    "superseded by a record of another key": (
+        compacted({"offset": 2, "key": "j"}), COMPACTED, "invalid", {"truncated-after-read": "violation"},
+    ),
+    "superseded by a rejected record": (
+        compacted({"kind": "fail"}), COMPACTED, "invalid", {"truncated-after-read": "violation"},
+    ),
+    "perhaps superseded": (compacted({"kind": "info"}), COMPACTED, "unknown", {"truncated-after-read": "undecided"}),
+    "deleted by a tombstone": (compacted({"value": None, "offset": 2}), COMPACTED, "valid", {}),
+    "perhaps superseded by a retry": (
+        compacted(), COMPACTED | {"idempotence": False}, "unknown", {"truncated-after-read": "undecided"},
+    ),
+    "perhaps removed by retention": (
+        compacted(), COMPACTED | {"retention": True, "retention_ms": 1}, "unknown",
+        {"truncated-after-read": "undecided"},
+    ),
+    "beyond the end": (
+        compacted(final=True), COMPACTED | {"unclean_election": None}, "unknown",
+        {"truncated-after-read": "undecided", "high-watermark-regression": "undecided", "stale-read": "undecided"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LATEST_OF_A_KEY)
+def test_a_compacted_topic_keeps_the_latest_record_of_each_key(name: str, tmp_path: Path) -> None:
+    check(LATEST_OF_A_KEY[name], tmp_path)
