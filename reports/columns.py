@@ -169,13 +169,27 @@ def take_rows(ops: Operations, rows: Ints, kept_records: "npt.NDArray[np.bool_] 
 
 
 def keep_end_records(ops: Operations) -> Operations:
-    """Keep only the first and the last record of each row."""
+    """Keep only the first and the last record of each row, and the smallest at or above the position that it names."""
     end = np.cumsum(ops.record_count)
-    is_end = np.zeros(len(ops.record_offset), bool)
+    is_end = ops.record_offset == np.repeat(smallest_due_offsets(ops), ops.record_count)
     non_empty = ops.record_count > 0
     is_end[end[non_empty] - 1] = True
     is_end[(end - ops.record_count)[non_empty]] = True
     return take_rows(ops, np.arange(len(ops)), is_end)
+
+
+def smallest_due_offsets(ops: Operations) -> Ints:
+    """Return for each row the smallest offset of its records at or above the position that it names, `NEVER` if none.
+
+    A raw fetch may return whole batches, which begin below its position.
+    """
+    due = np.full(len(ops), NEVER)
+    rows = np.flatnonzero(ops.record_count > 0)
+    if len(rows):
+        start = (np.cumsum(ops.record_count) - ops.record_count)[rows]
+        position = np.repeat(ops.position[rows], ops.record_count[rows])
+        due[rows] = np.minimum.reduceat(np.where(ops.record_offset >= position, ops.record_offset, NEVER), start)
+    return due
 
 
 def concatenate_operations(parts: list[Operations]) -> Operations:

@@ -92,6 +92,7 @@ FAMILIES: Final = (
     Family(register.regressions, Cut.TIME),
     Family(register.beyond_ends, Cut.TIME),
     Family(register.stable_offsets_beyond_ends, Cut.TIME),
+    Family(register.deleted_records, Cut.TIME),
     Family(committed.aborted_reads, Cut.OFFSETS),
     Family(committed.own_reads, Cut.OFFSETS),
     Family(

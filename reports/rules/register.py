@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from highwater.reports.columns import NOTHING, UNKNOWN, Ints, Isolation, Kind
+from highwater.reports.columns import NEVER, NOTHING, UNKNOWN, Ints, Isolation, Kind, smallest_due_offsets
 from highwater.reports.rules.findings import (
     NO_ROW,
     Bounds,
@@ -77,6 +77,7 @@ def lower_bounds(view: View) -> Iterator[Bounds]:
     ends = _ends(view)
     yield ends
     yield _stable_ends(view)
+    yield view.log_start_proofs
 
 
 def _as_upper(view: View, bounds: Bounds) -> Bounds:
@@ -245,3 +246,45 @@ def stable_offsets_beyond_ends(view: View) -> tuple[RuleFindings, ...]:
     rows = np.flatnonzero(both & (ops.last_stable_offset > ops.high_watermark))
     upper = Bounds(ops.invoked[rows], ops.last_stable_offset[rows] - 1, rows)
     return _weighted(Rule.STABLE_OFFSET_BEYOND_END, _high_watermark_proofs(view), upper)
+
+
+def deleted_records(view: View) -> tuple[RuleFindings, ...]:
+    """Find resurrected-record: a read returned a record below a log start that an operation before it proved.
+
+    The log start of a leader never decreases (maybeIncrementLogStartOffset). A broker that was killed may forget it,
+    and a follower learns it later.
+    """
+    lower = view.log_start_proofs
+    if not len(lower.row):
+        return ()
+    upper = _smallest_due(view)
+    suspects = upper.where(np.isin(upper.row, sweep(lower, upper)[0]))
+    within = _sweeps(_by_epoch(view, lower, suspects))
+    undecided = _sweeps(_perhaps_of_one_epoch(view, lower, suspects.where(~np.isin(suspects.row, within[0]))))
+    return (
+        RuleFindings(Rule.RESURRECTED_RECORD, *within),
+        RuleFindings(Rule.RESURRECTED_RECORD, *undecided, Weight.UNDECIDED),
+    )
+
+
+def _smallest_due(view: View) -> Bounds:
+    """Return upper bounds of the log start: the smallest record of each read at or above its position.
+
+    A poll states no ends and no broker, so that a read which states one, and no position, is a raw fetch: the batches
+    that it returned may begin below the position that it requested.
+    """
+    ops, rows = view.ops, view.reading.row
+    stated = (ops.high_watermark != UNKNOWN) | (ops.last_stable_offset != UNKNOWN) | (ops.log_start_offset != UNKNOWN)
+    stated |= (ops.leader_epoch != UNKNOWN) | (ops.node != UNKNOWN)
+    rows = rows[((ops.position != UNKNOWN) | ~stated)[rows] & ~view.by_follower[rows]]
+    due = smallest_due_offsets(ops)[rows]
+    return Bounds(ops.invoked[rows], due, rows).where(due != NEVER)
+
+
+def _perhaps_of_one_epoch(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
+    """Yield the bounds of operations that are not known to be of different leader epochs."""
+    if not len(upper.row):
+        return
+    (low, low_end), (up, up_end) = (view.epochs.of_rows(view.ops, bounds.row) for bounds in (lower, upper))
+    for first, last in np.unique(np.stack([up, up_end]), axis=1).T:
+        yield lower.where((low <= last) & (low_end >= first)), upper.where((up == first) & (up_end == last))

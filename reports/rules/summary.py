@@ -84,9 +84,8 @@ def log_starts(
     deletions = np.flatnonzero((ops.kind == Kind.DELETE) & (ops.status != Status.FAIL))
     done = deletions[ops.status[deletions] == Status.OK]
     any_unresolved = bool(np.any(unresolved(ops)))
-    least = proved_ends().before(ops.invoked[done]) if any_unresolved else NEVER
     most = _smallest_after(*upper_ends(), ops, deletions) if any_unresolved else NEVER
-    reported, deleted = ops.log_start_offset[reporting], _deletion_end(ops, done, least)
+    reported, deleted = ops.log_start_offset[reporting], deleted_to(ops, done, proved_ends)
     returned = np.concatenate([ops.returned[reporting], ops.returned[done]])
     return LogStarts(
         reported=Timeline.of(ops.returned[reporting], reported),
@@ -94,6 +93,12 @@ def log_starts(
         requested=Timeline.of(ops.invoked[deletions], _deletion_end(ops, deletions, most)),
         proved_backwards=Timeline.of(-returned, np.concatenate([reported, deleted])),
     )
+
+
+def deleted_to(ops: Operations, done: Ints, proved_ends: Callable[[], Timeline]) -> Ints:
+    """Return the smallest offset up to which each of these successful deletions deleted."""
+    least = proved_ends().before(ops.invoked[done]) if np.any(unresolved(ops)) else NEVER
+    return _deletion_end(ops, done, least)
 
 
 def _deletion_end(ops: Operations, rows: Ints, otherwise: Ints | np.int64) -> Ints:

@@ -47,13 +47,14 @@ from highwater.reports.columns import (
     Status,
     with_isolation,
 )
-from highwater.reports.rules.findings import NO_ROW, Mask, Promise, distinct
+from highwater.reports.rules.findings import NO_ROW, Bounds, Mask, Promise, distinct
 from highwater.reports.rules.summary import (
     Epochs,
     LogStarts,
     Producers,
     Summary,
     Timeline,
+    deleted_to,
     log_starts,
     unplaced_tombstones,
 )
@@ -373,6 +374,16 @@ class View:
     def log_starts(self) -> LogStarts:
         """Evidence of the log start: records below it may be missing."""
         return log_starts(self.ops, self._proved_ends, self._upper_ends)
+
+    @cached_property
+    def log_start_proofs(self) -> Bounds:
+        """Lower bounds of the log start: reports, but for those of followers, and successful deletions."""
+        ops = self.ops
+        reporting = np.flatnonzero((ops.status == Status.OK) & (ops.log_start_offset > 0) & ~self.by_follower)
+        deletions = np.flatnonzero((ops.kind == Kind.DELETE) & (ops.status == Status.OK))
+        rows = np.concatenate([reporting, deletions])
+        to = np.concatenate([ops.log_start_offset[reporting], deleted_to(ops, deletions, self._proved_ends)])
+        return Bounds(ops.returned[rows], to, rows)
 
     def _proved_ends(self) -> Timeline:
         """Return the log ends that acknowledgements, reads and reported high watermarks prove."""

@@ -107,6 +107,8 @@ def _other(chance: random.Random, log: list[dict[str, int]]) -> dict[str, Any]:
     row["isolation"] = chance.choice([UNKNOWN, 1, 1, 2, 2])
     row["records"] = [(offset, log[offset]["value"]) for offset in range(begin, end) if chance.random() < 0.9]
     if kind is Kind.READ:
+        if row["position"] != UNKNOWN and chance.random() < 0.1:
+            row["position"] += 1  # a raw fetch that returns a whole batch
         row |= {
             "run": chance.choice([0, 0, 0, 1]),
             "group": chance.choice([UNKNOWN, 0, 0, 1]),

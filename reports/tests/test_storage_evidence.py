@@ -153,3 +153,61 @@ LATEST_OF_A_KEY: dict[str, Case] = {
 @pytest.mark.parametrize("name", LATEST_OF_A_KEY)
 def test_a_compacted_topic_keeps_the_latest_record_of_each_key(name: str, tmp_path: Path) -> None:
     check(LATEST_OF_A_KEY[name], tmp_path)
+
+
+# -- deleted records that come back ------------------------------------------------------------------
+
+
+def back_in(
+    *, asked: bool = True, start: int | None = 1, epoch: int | None = 0, position: int | None = 0, node: str = "1"
+) -> Callable[[History], None]:
+    """Return a scenario: records below 1 are deleted, a fetch reports that, and a later fetch returns record 0."""
+
+    def write(h: History) -> None:
+        sent(h, 0, 1)
+        if asked:
+            delete(h, 1)
+        if epoch == 1:
+            h.kill()
+        if start is not None:
+            h.fetch(1, (1, 1), end=2, log_start_offset=start)
+        where = {"position": position, "leader_epoch": epoch, "node": node}
+        h.begin(61, "fetch", **where)
+        h.end(61, "ok", value=[[0, 0], [1, 1]], high_watermark=2)
+
+    return write
+
+
+def polled_again(h: History) -> None:
+    sent(h, 0, 1)
+    delete(h, 1)
+    poll(h, 0, 1, position=None)
+
+
+def fetched_while_they_were_deleted(h: History) -> None:
+    sent(h, 0, 1)
+    h.begin(61, "fetch", position=0, leader_epoch=0)
+    delete(h, 1, log_start_offset=1)
+    h.end(61, "ok", value=[[0, 0], [1, 1]], high_watermark=2)
+
+
+VIOLATED, UNDECIDED = {"resurrected-record": "violation"}, {"resurrected-record": "undecided"}
+BACK: dict[str, Case] = {
+    "within the leader epoch": (back_in(), {}, "invalid", VIOLATED),
+    "after retention": (back_in(asked=False), {"retention": True}, "invalid", VIOLATED),
+    "after an election": (back_in(epoch=1), {}, "unknown", UNDECIDED),  # the deletion states no leader epoch
+    "after an unclean election": (
+        back_in(epoch=1), {"unclean_election": True}, "valid", {"resurrected-record": "expected"},
+    ),
+    "without a report": (back_in(start=None), {}, "unknown", UNDECIDED),
+    "from a follower": (back_in(epoch=None, node="2"), {}, "valid", {}),
+    "below the position": (back_in(position=1), {}, "valid", {}),
+    "in a fetch without a position": (back_in(position=None), {}, "valid", {}),
+    "in a poll": (polled_again, {}, "unknown", UNDECIDED),
+    "during the deletion": (fetched_while_they_were_deleted, {}, "valid", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BACK)
+def test_deleted_records_do_not_come_back(name: str, tmp_path: Path) -> None:
+    check(BACK[name], tmp_path)
