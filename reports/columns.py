@@ -192,6 +192,12 @@ def smallest_due_offsets(ops: Operations) -> Ints:
     return due
 
 
+def dump_starts(ops: Operations, dumps: Ints) -> Ints:
+    """Return the log start of the replica of each dump: the position that it names, else its first record."""
+    first = np.minimum(smallest_due_offsets(ops)[dumps], ops.high_watermark[dumps])
+    return np.where(ops.position[dumps] == UNKNOWN, first, ops.position[dumps])
+
+
 def concatenate_operations(parts: list[Operations]) -> Operations:
     """Concatenate operations; optional columns that all parts lack stay left out."""
     present = {name for part in parts for name in _present_columns(part)}

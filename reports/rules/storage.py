@@ -1,8 +1,10 @@
 """Check storage: early-retention, resurrected-record by tombstones, replica-divergence, and a stuck log end."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
+from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status, dump_starts
 from highwater.reports.rules.findings import (
     NO_ROW,
     Mask,
@@ -120,10 +122,10 @@ def _place(major: Ints, minor: Ints, key: Ints, offset: Ints) -> Ints:
 
 
 def diverged_replicas(view: View) -> RuleFindings:
-    """Find replica-divergence: two replicas differ at an offset below both their high watermarks."""
+    """Find replica-divergence: two replicas, or a replica and a client, differ below a high watermark."""
     ops = view.ops
     dumps = np.flatnonzero((ops.kind == Kind.DUMP) & (ops.status == Status.OK) & (ops.high_watermark != UNKNOWN))
-    if len(dumps) < 2:
+    if not len(dumps):
         return no_findings(Rule.REPLICA_DIVERGENCE)
     is_dump = np.zeros(len(ops), bool)
     is_dump[dumps] = True
@@ -138,13 +140,42 @@ def diverged_replicas(view: View) -> RuleFindings:
     found = [(row[one], row[other], offset[one]) for one, other in pairs]
     if not view.promise.compaction:
         held = distinct(begin), _first(begin, ops.node[row] != ops.node[row[begin]])
-        found += [_lacking(view, int(dump), row[of], offset[of]) for of in held for dump in dumps]
+        found += [lacked for of in held for lacked in _lacking(view, dumps, row[of], offset[of])]
+    found += _unlike_clients(view, dumps, row, offset, value)
     first, second, at = (np.concatenate(column) for column in zip(*found, strict=True))
-    # Two replicas are better witnesses than one at two times.
-    first, second, at = (column[np.argsort(ops.node[first] == ops.node[second], kind="stable")]
-                         for column in (first, second, at))  # fmt: skip
+    # Two replicas are better witnesses than one at two times, and these than a replica and a client.
+    rank = np.where(is_dump[second], ops.node[first] == ops.node[second], 2)
+    first, second, at = (column[np.argsort(rank, kind="stable")] for column in (first, second, at))
     once = first_of_each(at)
     return RuleFindings(Rule.REPLICA_DIVERGENCE, first[once], second[once], at[once])
+
+
+def _unlike_clients(view: View, dumps: Ints, row: Ints, offset: Ints, value: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yield (dump, operation, offset) for values that acknowledgements or reads know, and dumps contradict or lack.
+
+    `row`, `offset` and `value` are the records of the dumps below their high watermarks.
+    """
+    ops = view.ops
+    acked = view.acked if view.promise.acks_all else view.acked[:0]
+    read = np.flatnonzero(view.read_value & (ops.status == Status.OK)[view.record_row])
+    known_row = np.concatenate([acked, view.record_row[read]])
+    known_offset = np.concatenate([ops.offset[acked], ops.record_offset[read]])
+    known_value = np.concatenate([ops.value[acked], ops.record_value[read]])
+    below = np.flatnonzero(known_offset < ops.high_watermark[dumps].max())
+    below = below[np.lexsort((known_row[below], known_offset[below]))]
+    known_row, known_offset, known_value = known_row[below], known_offset[below], known_value[below]
+    if not len(below):
+        return
+    by_value = np.lexsort((known_row, known_value, known_offset))
+    group = np.flatnonzero(np.append(True, np.diff(known_offset) != 0))  # of operations at one offset
+    smallest, largest = by_value[group], by_value[np.append(group[1:], len(below)) - 1]
+    places = known_offset[group]
+    slot = np.minimum(np.searchsorted(places, offset), len(places) - 1)
+    other = np.where(known_value[smallest[slot]] != value, smallest[slot], largest[slot])
+    unlike = (places[slot] == offset) & (known_value[other] != value)
+    yield row[unlike], known_row[other[unlike]], offset[unlike]
+    if not view.promise.compaction:
+        yield from _lacking(view, dumps, known_row[group], places)
 
 
 def _unlike(begin: Ints, value: Ints, replica: Ints) -> tuple[Ints, Ints]:
@@ -171,19 +202,17 @@ def _first(begin: Ints, mask: Mask) -> Ints:
     return places[first_of_each(begin[places])]
 
 
-def _lacking(view: View, dump: int, row: Ints, offset: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return offsets that this replica lacks between its log start and high watermark, but another one has.
+def _lacking(view: View, dumps: Ints, row: Ints, offset: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yield offsets that a replica lacks between its log start and high watermark, but another operation has.
 
-    `offset` is strictly increasing; `row` is the first dump that contains it.
+    `offset` is strictly increasing; `row` is the first operation that contains it.
     """
     ops = view.ops
-    held = ops.record_offset[view.record_start[dump] :][: ops.record_count[dump]]
-    begin = int(ops.position[dump])  # its log start
-    if begin == UNKNOWN:
-        begin = int(held.min(initial=ops.high_watermark[dump]))
-    due = slice(*np.searchsorted(offset, [begin, ops.high_watermark[dump]]))
-    missing = ~np.isin(offset[due], held)
-    return np.full(int(missing.sum()), dump), row[due][missing], offset[due][missing]
+    for dump, begin in zip(dumps.tolist(), dump_starts(ops, dumps).tolist(), strict=True):
+        held = ops.record_offset[view.record_start[dump] :][: ops.record_count[dump]]
+        due = slice(*np.searchsorted(offset, [begin, ops.high_watermark[dump]]))
+        missing = ~np.isin(offset[due], held)
+        yield np.full(int(missing.sum()), dump), row[due][missing], offset[due][missing]
 
 
 def stuck_ends(view: View) -> RuleFindings:

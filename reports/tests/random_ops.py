@@ -103,7 +103,7 @@ def _other(chance: random.Random, log: list[dict[str, int]]) -> dict[str, Any]:
         row |= {"group": 0, "began": 1, "run": chance.randrange(3)}
         row["records"] = [(offset, log[offset]["value"]) for offset in range(begin, min(end, begin + 2))]
         return row
-    row["position"] = begin if kind is Kind.DUMP or chance.random() < 0.5 else UNKNOWN
+    row["position"] = begin if chance.random() < (0.8 if kind is Kind.DUMP else 0.5) else UNKNOWN
     row["isolation"] = chance.choice([UNKNOWN, 1, 1, 2, 2])
     row["records"] = [(offset, log[offset]["value"]) for offset in range(begin, end) if chance.random() < 0.9]
     if kind is Kind.READ:

@@ -211,3 +211,54 @@ BACK: dict[str, Case] = {
 @pytest.mark.parametrize("name", BACK)
 def test_deleted_records_do_not_come_back(name: str, tmp_path: Path) -> None:
     check(BACK[name], tmp_path)
+
+
+# -- replica dumps and what clients know -------------------------------------------------------------
+
+
+def dumped(
+    *records: tuple[int, int], end: int = 2, start: int | None = 0, read: bool = False
+) -> Callable[[History], None]:
+    """Return a scenario: values 0 and 1 are acknowledged, and perhaps read; a replica holds `records`."""
+
+    def write(h: History) -> None:
+        h.begin(9, "send", value=9)
+        h.end(9, "info")
+        sent(h, 0, 1)
+        h.fetch(0, (0, 0), (1, 1), end=2) if read else h.fetch(2, end=2)
+        h.begin(30, "log_dump", node="3", position=start)
+        h.end(30, value=[list(record) for record in records], high_watermark=end)
+        poll(h, 0, 1)
+
+    return write
+
+
+DIVERGED = {"replica-divergence": "violation"}
+DUMPED: dict[str, Case] = {
+    "another value": (dumped((0, 9), (1, 1)), {}, "invalid", DIVERGED),
+    "another value above its high watermark": (dumped((0, 0), (1, 9), end=1), {}, "valid", {}),
+    "a record is missing": (dumped((0, 0)), {}, "invalid", DIVERGED),
+    "below its log start": (dumped((1, 1), start=1), {}, "valid", {}),
+    "below its first record": (dumped((1, 1), start=None), {}, "valid", {}),
+    "missing in a compacted topic": (dumped((0, 0)), COMPACTED, "valid", {}),
+    "another value in a compacted topic": (dumped((0, 9), (1, 1)), COMPACTED, "invalid", DIVERGED),
+    "unclean elections unknown": (
+        dumped((0, 9), (1, 1)), {"unclean_election": None}, "unknown", {"replica-divergence": "undecided"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DUMPED)
+def test_a_replica_holds_what_clients_know(name: str, tmp_path: Path) -> None:
+    check(DUMPED[name], tmp_path)
+
+
+@pytest.mark.parametrize(("acks", "read", "found"), [("all", False, True), ("1", False, False), ("1", True, True)])
+def test_an_acknowledgement_of_the_leader_alone_is_no_evidence(
+    acks: str, read: bool, found: bool, tmp_path: Path
+) -> None:
+    def write(h: History) -> None:
+        dumped((0, 9), (1, 1), read=read)(h)
+        del h.events[-3:]  # the last poll
+
+    assert ("replica-divergence" in severities(audited(write, tmp_path, acks=acks))) == found

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from highwater.reports.columns import UNKNOWN, Ints, Kind, Status, take_rows
+from highwater.reports.columns import UNKNOWN, Ints, Kind, Operations, Status, dump_starts, take_rows
 from highwater.reports.execution.division.chunks import Chunks, Rows, concatenate_rows
 from highwater.reports.execution.division.plan import Span
 from highwater.reports.execution.division.survey import SENDS, passed
@@ -111,13 +111,23 @@ def _part(own: Rows, known: Rows, span: Span, promise: Promise, summary: Summary
     slot = {"read": view.reading.row[reads], "end_proofs": end_proofs}
     slot["unordered_reads"] = view.unordered_reads[np.isin(view.unordered_reads, here)]
     return _Part(
-        rows=Rows(take_rows(ops, here, in_slice), both.number[here]),
+        rows=Rows(take_rows(_with_dump_starts(ops), here, in_slice), both.number[here]),
         begins=view.reading.begins[reads],
         first=view.reading.first[reads],
         last=view.reading.last[reads],
         before=np.where(before == NO_ROW, NO_ROW, both.number[before]),
         **{name: np.searchsorted(here, places) for name, places in slot.items()},
     )
+
+
+def _with_dump_starts(ops: Operations) -> Operations:
+    """Fill in the log starts of dumps that state none, since their first record may be in another span."""
+    dumps = np.flatnonzero((ops.kind == Kind.DUMP) & (ops.position == UNKNOWN))
+    if not len(dumps):
+        return ops
+    position = ops.position.copy()
+    position[dumps] = dump_starts(ops, dumps)
+    return replace(ops, position=position)
 
 
 def _within(offset: Ints, span: Span) -> Mask:
