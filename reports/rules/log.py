@@ -203,15 +203,42 @@ def _last_of_key(ops: Operations, sends: Ints, keys: Ints) -> Ints:
 # -- order -------------------------------------------------------------------------------------------
 
 
-def producer_reorders(view: View) -> RuleFindings:
-    """Find producer-reorder: the offsets of one producer are not in the order of its send() calls."""
-    ops = view.ops
+def producer_reorders(view: View) -> tuple[RuleFindings, ...]:
+    """Find producer-reorder: the offsets of one producer are not in the order of its send() calls.
+
+    A client that gave up on a record may send it again under a new producer epoch (KIP-360), which the broker does not
+    order behind the former: a finding with a send of unknown outcome is undecided, unless the epoch was used later.
+    """
+    ops, sends = view.ops, view.sends
     if not ops.has_values("producer", "sequence"):
-        return no_findings(Rule.PRODUCER_REORDER)
-    rows = view.acked[(ops.producer[view.acked] != UNKNOWN) & (ops.sequence[view.acked] != UNKNOWN)]
-    before, after = _by_sequence(ops, rows, ops.producer)
-    wrong = ops.offset[after] < ops.offset[before]
-    return RuleFindings(Rule.PRODUCER_REORDER, after[wrong], before[wrong], ops.offset[after[wrong]])
+        return ()
+    placed = (ops.status[sends] != Status.FAIL) & (ops.producer[sends] != UNKNOWN) & (ops.sequence[sends] != UNKNOWN)
+    unsure = placed & (ops.status[sends] == Status.INFO)
+    acked = sends[placed & ~unsure & (ops.offset[sends] != UNKNOWN)]
+    findings = _reordered(*_by_sequence(ops, acked, ops.producer), ops.offset)
+    if not np.any(unsure):
+        return (findings,)
+    offset = np.full(len(ops), UNKNOWN)
+    offset[sends] = view.send_offset
+    unsure &= view.send_offset != UNKNOWN
+    before, after = _by_sequence(ops, np.sort(np.concatenate([acked, sends[unsure]])), ops.producer)
+    with_unsure = (ops.status[before] == Status.INFO) | (ops.status[after] == Status.INFO)
+    before, after = before[with_unsure], after[with_unsure]
+    proved = np.ones(len(after), bool)
+    for rows in (before, after):
+        used = view.producers.used_after(ops.producer[rows], ops.returned[rows])
+        proved &= used | (ops.status[rows] == Status.OK)
+    return (
+        findings,
+        _reordered(before[proved], after[proved], offset),
+        _reordered(before[~proved], after[~proved], offset, Weight.UNDECIDED),
+    )
+
+
+def _reordered(before: Ints, after: Ints, offset: Ints, weight: Weight = Weight.VIOLATION) -> RuleFindings:
+    """Return the pairs in which the offset of `after` is the smaller one; `offset` is by row."""
+    wrong = offset[after] < offset[before]
+    return RuleFindings(Rule.PRODUCER_REORDER, after[wrong], before[wrong], offset[after[wrong]], weight)
 
 
 def _by_sequence(ops: Operations, rows: Ints, sender: Ints) -> tuple[Ints, Ints]:

@@ -43,6 +43,11 @@ def acknowledged(ops: Operations) -> Mask:
     return mask
 
 
+def sends_not_rejected(ops: Operations) -> Mask:
+    mask: Mask = (ops.kind == Kind.SEND) & (ops.status != Status.FAIL)
+    return mask
+
+
 def reads_with_records(ops: Operations) -> Mask:
     """Mask successful reads with records."""
     mask: Mask = (ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count > 0)
@@ -71,7 +76,7 @@ FAMILIES: Final = (
     Family(log.phantom_tombstones, Cut.OFFSETS),
     Family(log.rejected_records, Cut.OFFSETS),
     Family(log.lost_and_unseen, Cut.OFFSETS),
-    Family(log.producer_reorders, Cut.WHOLE, ("offset", *CALLS), CALLS, acknowledged),
+    Family(log.producer_reorders, Cut.WHOLE, ("offset", "returned", *CALLS), CALLS, sends_not_rejected),
     Family(log.nonmonotonic_sends, Cut.ROWS),
     Family(log.nonmonotonic_transactions, Cut.WHOLE, ("offset", "txn", "producer", "sequence"), ("txn", "sequence"),
            acknowledged),

@@ -262,3 +262,43 @@ def test_an_acknowledgement_of_the_leader_alone_is_no_evidence(
         del h.events[-3:]  # the last poll
 
     assert ("replica-divergence" in severities(audited(write, tmp_path, acks=acks))) == found
+
+
+# -- the order of a producer -------------------------------------------------------------------------
+
+
+def unknown_overtaken(*later: int, epoch: int = 0, offset: int = 1) -> Callable[[History], None]:
+    """Return a scenario: the first of two records of a producer has an unknown outcome, and is read behind the second.
+
+    Then records of the producer epochs `later` are sent.
+    """
+
+    def write(h: History) -> None:
+        for sequence, of in enumerate((0, epoch)):
+            h.begin(sequence, "send", value=sequence, producer_id=9, producer_epoch=of, sequence=sequence)
+        h.end(1, offset=1 - offset)
+        h.end(0, "info")
+        for number, of in enumerate(later):
+            h.send(2 + number, 2 + number, producer_id=9, producer_epoch=of, sequence=2 + number)
+        poll(h, *[1, 0][:: 1 if offset else -1], *range(2, 2 + len(later)))
+
+    def at_offsets(h: History) -> None:
+        write(h)
+        records = h.events[-1].value["t-0"]
+        records[:] = [[place, value] for place, (_, value) in enumerate(records)]
+
+    return at_offsets
+
+
+REORDERED: dict[str, Case] = {
+    "perhaps sent again": (unknown_overtaken(), {}, "unknown", {"producer-reorder": "undecided"}),
+    "the producer epoch was used later": (unknown_overtaken(0), {}, "invalid", {"producer-reorder": "violation"}),
+    "a new producer epoch": (unknown_overtaken(1), {}, "unknown", {"producer-reorder": "undecided"}),
+    "of two producer epochs": (unknown_overtaken(epoch=1), {}, "valid", {}),
+    "in order": (unknown_overtaken(0, offset=0), {}, "valid", {}),
+}
+
+
+@pytest.mark.parametrize("name", REORDERED)
+def test_a_record_of_unknown_outcome_has_its_place_in_the_order_of_its_producer(name: str, tmp_path: Path) -> None:
+    check(REORDERED[name], tmp_path)
