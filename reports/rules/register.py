@@ -1,4 +1,4 @@
-"""Check offsets in real time: stale-read, future-read and high-watermark-regression.
+"""Check offsets in real time: stale-read, future-read, high-watermark-regression, read-beyond-end, deleted records.
 
 Log end and high watermark are registers. Operations yield bounds: a lower bound (t, z) says "from t on the register
 is at least z", an upper bound says "at t it was at most z". An upper bound below an earlier lower bound is an anomaly,

@@ -7,10 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from highwater.reports.tests.histories import History
+from highwater.reports.execution.division.chunks import InMemoryChunks
+from highwater.reports.execution.division.run import DividedPartition
+from highwater.reports.rules import partition
+from highwater.reports.rules.findings import Promise
+from highwater.reports.tests.histories import PROMISED, History
 from highwater.reports.tests.test_excuses import audited, delete, poll, sent, severities
+from highwater.soak.division import by_completion, finding_rows
 
 Case = tuple[Callable[[History], None], dict[str, Any], str, dict[str, str]]
 
@@ -302,3 +308,27 @@ REORDERED: dict[str, Case] = {
 @pytest.mark.parametrize("name", REORDERED)
 def test_a_record_of_unknown_outcome_has_its_place_in_the_order_of_its_producer(name: str, tmp_path: Path) -> None:
     check(REORDERED[name], tmp_path)
+
+
+# -- divided partitions ------------------------------------------------------------------------------
+
+EVERY: dict[str, Case] = {
+    "deleted, then sent": (deleted_then_sent, {}, "", {}),
+    **{f"back: {name}": case for name, case in BACK.items()},
+    **{f"dumped: {name}": case for name, case in DUMPED.items() if case[1] != COMPACTED},
+    **{f"reordered: {name}": case for name, case in REORDERED.items()},
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_findings_are_the_same_in_a_divided_partition(name: str) -> None:
+    write, config, _, _ = EVERY[name]
+    settings = msgspec.structs.replace(PROMISED, **config)
+    history = History(settings)
+    write(history)
+    ops, promise = by_completion(history.operations()), Promise.of(settings)
+    for cut in range(1, len(ops)):
+        for size in (1, 2, 8):
+            divided = DividedPartition.of(InMemoryChunks(ops, [0, cut]), promise, size=size)
+            assert divided is not None
+            assert finding_rows(divided.check()) == finding_rows(partition.check(ops, promise)), (cut, size)

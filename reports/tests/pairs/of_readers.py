@@ -32,6 +32,23 @@ def deleted_records_are_missing(h: History) -> None:
     h.fetch(0, (2, 3), end=3)
 
 
+@anomaly(6, "of a key", compaction=True)
+def the_latest_record_of_a_key_is_missing(h: History) -> None:
+    _cleaned(h, "other")
+
+
+@near_miss(6, "of a key", compaction=True)
+def a_superseded_record_of_a_key_is_missing(h: History) -> None:
+    _cleaned(h, "k")
+
+
+def _cleaned(h: History, key: str) -> None:
+    h.send(1, 0, key="k")
+    h.send(2, 1, key=key)
+    read_all(h, 2)
+    h.fetch(0, (1, 2), end=2)
+
+
 @anomaly(7)
 def a_member_receives_a_record_twice_in_one_assignment(h: History) -> None:
     sent(h, 2)

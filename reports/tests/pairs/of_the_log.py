@@ -1,5 +1,7 @@
 """Pairs of the rules about the records of the log and their retention."""
 
+from typing import Any
+
 from highwater.reports.tests.histories import History
 from highwater.reports.tests.pairs.telling import anomaly, begin, end, fetched, near_miss, op, read_all, sent, wait
 
@@ -84,6 +86,23 @@ def the_deletion_of_the_record_was_requested(h: History) -> None:
     h.fetch(2, end=2)
 
 
+@anomaly(5, "below the log start")
+def a_record_was_sent_behind_the_deletion_of_its_offset(h: History) -> None:
+    sent(h, 1)
+    op(h, 3, "delete_records", offset=2)
+    h.send(2, 1)
+    h.fetch(2, end=2)
+
+
+@near_miss(5, "below the log start")
+def a_record_was_sent_during_the_deletion_of_its_offset(h: History) -> None:
+    sent(h, 1)
+    h.begin(3, "delete_records", offset=2)
+    h.send(2, 1)
+    h.end(3)
+    h.fetch(2, end=2)
+
+
 @anomaly(10)
 def sends_of_a_transaction_are_appended_in_another_order(h: History) -> None:
     _two_at_once(h, txn=1)
@@ -122,6 +141,26 @@ def _pipelined(h: History, *sends: tuple[int, int, int]) -> None:
     h.fetch(0, *sorted((offset, sequence + 1) for sequence, offset, _ in sends), end=3)
 
 
+@anomaly(12, "of unknown outcome")
+def a_record_of_unknown_outcome_is_overtaken(h: History) -> None:
+    _times_out(h, 1)
+
+
+@near_miss(12, "of unknown outcome")
+def a_record_of_unknown_outcome_is_not_overtaken(h: History) -> None:
+    _times_out(h, 0)
+
+
+def _times_out(h: History, offset: int) -> None:
+    producer: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0}
+    h.begin(0, "send", value=1, sequence=0, **producer)
+    h.begin(1, "send", value=2, sequence=1, **producer)
+    h.end(1, offset=1 - offset)
+    h.end(0, "info")
+    h.send(3, 2, sequence=2, **producer)
+    h.fetch(0, *sorted([(offset, 1), (1 - offset, 2), (2, 3)]), end=3)
+
+
 @anomaly(13)
 def a_reader_returns_the_offset_of_a_send_of_unknown_outcome(h: History) -> None:
     h.send(1, 5)
@@ -156,6 +195,24 @@ def _retained(h: History, *, young: bool) -> None:
     fetched(h, (2, 3), position=2, log_start_offset=2)
 
 
+@anomaly(34, "behind the high watermark")
+def the_log_start_passes_a_record_that_was_sent_after_the_deletion(h: History) -> None:
+    _deleted_to_the_high_watermark(h, 2)
+
+
+@near_miss(34, "behind the high watermark")
+def the_log_start_stops_at_the_record_that_was_sent_after_the_deletion(h: History) -> None:
+    _deleted_to_the_high_watermark(h, 1)
+
+
+def _deleted_to_the_high_watermark(h: History, log_start_offset: int) -> None:
+    sent(h, 1)
+    op(h, 3, "delete_records", offset=-1)
+    h.send(2, 1)
+    h.send(3, 2)
+    fetched(h, *((1, 2), (2, 3))[log_start_offset - 1 :], position=log_start_offset, log_start_offset=log_start_offset)
+
+
 @anomaly(35, compaction=True)
 def a_cleaned_record_returns(h: History) -> None:
     _cleaned(h, (0, 1), (2, 3))
@@ -172,6 +229,23 @@ def _cleaned(h: History, *then: tuple[int, int]) -> None:
     h.send(3, 2, key="other")
     fetched(h, (1, None), (2, 3), leader_epoch=1)
     fetched(h, *then, leader_epoch=1)
+
+
+@anomaly(35, "below the log start")
+def a_deleted_record_returns(h: History) -> None:
+    _deleted(h, position=0)
+
+
+@near_miss(35, "below the log start")
+def a_batch_begins_below_the_position(h: History) -> None:
+    _deleted(h, position=1)
+
+
+def _deleted(h: History, position: int) -> None:
+    sent(h, 2)
+    op(h, 3, "delete_records", offset=1)
+    h.fetch(1, (1, 2), end=2, log_start_offset=1)
+    h.fetch(position, (0, 1), (1, 2), end=2)
 
 
 @anomaly(36)
@@ -192,6 +266,23 @@ def _dumps(h: History, values: tuple[int, ...], high_watermark: int) -> None:
         held = [[0, 1], [1, value + 10]]
         op(h, 90, "log_dump", result=held, node=str(node), position=0, high_watermark=high_watermark)
     read_all(h, 1)
+
+
+@anomaly(36, "and a client")
+def a_replica_holds_another_value_than_was_read(h: History) -> None:
+    _dumped_and_read(h, 3)
+
+
+@near_miss(36, "and a client")
+def a_replica_holds_the_value_that_was_read(h: History) -> None:
+    _dumped_and_read(h, 2)
+
+
+def _dumped_and_read(h: History, value: int) -> None:
+    op(h, 5, "send", 3, kind="info")
+    sent(h, 2)
+    read_all(h, 2)
+    op(h, 90, "log_dump", result=[[0, 1], [1, value]], node="1", position=0, high_watermark=2)
 
 
 @anomaly(38)

@@ -7,20 +7,21 @@ from highwater.reports.tests.histories import History
 
 KEY: Final = "t-0"
 Scenario = Callable[[History], None]
-PAIRS: Final[dict[int, dict[str, tuple[Scenario, dict[str, Any]]]]] = {}
+PAIRS: Final[dict[tuple[int, str], dict[str, tuple[Scenario, dict[str, Any]]]]] = {}
+"""By rule, and by the way in which it finds the anomaly: empty for the first."""
 
 
-def anomaly(rule: int, **config: Any) -> Callable[[Scenario], Scenario]:
-    return _half(rule, "anomaly", config)
+def anomaly(rule: int, way: str = "", **config: Any) -> Callable[[Scenario], Scenario]:
+    return _half(rule, way, "anomaly", config)
 
 
-def near_miss(rule: int, **config: Any) -> Callable[[Scenario], Scenario]:
-    return _half(rule, "near miss", config)
+def near_miss(rule: int, way: str = "", **config: Any) -> Callable[[Scenario], Scenario]:
+    return _half(rule, way, "near miss", config)
 
 
-def _half(rule: int, which: str, config: dict[str, Any]) -> Callable[[Scenario], Scenario]:
+def _half(rule: int, way: str, which: str, config: dict[str, Any]) -> Callable[[Scenario], Scenario]:
     def register(write: Scenario) -> Scenario:
-        PAIRS.setdefault(rule, {})[which] = write, config
+        PAIRS.setdefault((rule, way), {})[which] = write, config
         return write
 
     return register
