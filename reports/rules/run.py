@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
-from highwater.reports.columns import NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
+from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
 from highwater.reports.rules import committed, cycles, group_reads, groups, run
 from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionTask, SpanTask
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight, distinct, no_second_witness
@@ -48,6 +48,7 @@ def check_run(
         *groups.committed_offsets(tables, promise.patience_ms),
         *_ahead(map_partitions, tables),
         *groups.zombie_commits(tables, offset_expiry=promise.offset_expiry),
+        *run.fenced_commits(tables),
         *groups.double_ownership(tables),
         *groups.stuck_rebalances(tables, promise.patience_ms),
         *run.epoch_safety(tables),
@@ -263,10 +264,45 @@ def epoch_safety(tables: Tables) -> Iterator[StepFinding]:
 
 
 def duplicate_producer_ids(tables: Tables) -> Iterator[StepFinding]:
-    """Find duplicate-producer-id. One process may get the same id twice if it retries a request without a reply."""
+    """Find duplicate-producer-id: a producer id and epoch, or an older epoch of a transactional id, is given again.
+
+    One process may get the same id twice if it retries a request without a reply.
+    """
     owners: dict[tuple[int, int], Step] = {}
-    for step in sorted(tables.of("init_producer"), key=lambda step: step.returned):
-        if step.status is Status.OK and step.number >= 0:
-            owner = owners.setdefault((step.number, step.epoch), step)
-            if owner.process != step.process:
-                yield StepFinding(Rule.DUPLICATE_PRODUCER_ID, step.subject, step.number, step, owner)
+    given = [step for step in tables.of("init_producer") if step.status is Status.OK and step.number >= 0]
+    for step in sorted(given, key=attrgetter("returned")):
+        owner = owners.setdefault((step.number, step.epoch), step)
+        if owner.process != step.process:
+            yield StepFinding(Rule.DUPLICATE_PRODUCER_ID, step.subject, step.number, step, owner)
+    for mine in _by_transactional_id(given).values():
+        for number in {step.number for step in mine}:
+            same_id = [step for step in mine if step.number == number]
+            for late, early in epoch_decreases(same_id, same_id):
+                yield StepFinding(Rule.DUPLICATE_PRODUCER_ID, late.subject, late.number, late, early)
+
+
+def fenced_commits(tables: Tables) -> Iterator[StepFinding]:
+    """Find zombie-commit (of a producer): a commit was accepted after InitProducerId had fenced its producer (KIP-98).
+
+    The epoch of a producer may also grow with each EndTxn (KIP-890), so that its own InitProducerId is the last one
+    that returned an epoch of its producer id that is not larger.
+    """
+    given = [step for step in tables.of("init_producer") if step.status is Status.OK and step.number >= 0]
+    by_name = _by_transactional_id(given)
+    for end in tables.of("end_txn"):
+        if end.status is not Status.OK or end.text != "commit" or end.epoch < 0:
+            continue
+        before = [step for step in by_name.get(end.subject, ()) if step.returned < end.invoked]
+        own = [step for step in before if step.number == end.number and step.epoch <= end.epoch]
+        since = max((step.returned for step in own), default=int(NEVER))
+        fencing = next((step for step in before if step.invoked > since and step not in own), None)
+        if fencing is not None:
+            yield StepFinding(Rule.ZOMBIE_COMMIT, end.subject, end.number, end, fencing)
+
+
+def _by_transactional_id(given: list[Step]) -> dict[str, list[Step]]:
+    found: dict[str, list[Step]] = {}
+    for step in given:
+        if step.subject:
+            found.setdefault(step.subject, []).append(step)
+    return found

@@ -322,6 +322,61 @@ def members_of_a_consumer_group_have_epochs_of_their_own(h: History) -> None:
     commit(h, 1, generation_id=1, member_id="a")
 
 
+# Producers that were fenced.
+
+
+def initialised(h: History, process: int, producer_id: int, epoch: int) -> None:
+    op(h, process, "init_producer", argument="id", producer_id=producer_id, producer_epoch=epoch)
+
+
+def _commits(h: History, txn: int, epoch: int) -> None:
+    event(h, 80 + txn, "begin_txn", txn=txn, value="id", producer_id=7, producer_epoch=epoch)
+    end(h, txn)
+
+
+@scenario(27)
+def a_fenced_producer_commits(h: History) -> None:
+    initialised(h, 81, 7, 0)
+    initialised(h, 90, 7, 1)
+    _commits(h, 1, 0)
+
+
+@scenario(27)
+def a_producer_with_an_old_id_commits(h: History) -> None:
+    initialised(h, 81, 7, 0)
+    initialised(h, 90, 8, 0)
+    _commits(h, 1, 0)
+
+
+@scenario()
+def the_newest_producer_commits(h: History) -> None:
+    initialised(h, 90, 7, 0)
+    initialised(h, 81, 7, 1)
+    _commits(h, 1, 1)
+
+
+@scenario()
+def the_epoch_grows_with_each_commit(h: History) -> None:
+    initialised(h, 81, 7, 0)
+    _commits(h, 1, 0)
+    _commits(h, 1, 1)
+
+
+@scenario()
+def a_commit_is_accepted_while_another_producer_begins(h: History) -> None:
+    initialised(h, 81, 7, 0)
+    event(h, 81, "begin_txn", txn=1, value="id", producer_id=7, producer_epoch=0)
+    h.begin(81, "end_txn", txn=1, value="commit")
+    initialised(h, 90, 7, 1)
+    h.end(81)
+
+
+@scenario(31)
+def a_transactional_id_receives_an_older_epoch(h: History) -> None:
+    initialised(h, 81, 7, 5)
+    initialised(h, 90, 7, 3)
+
+
 @pytest.mark.parametrize("row", SCENARIOS, ids=[row.name for row in SCENARIOS])
 def test_a_group_violates_exactly_its_rules(row: Row, tmp_path: Path) -> None:
     check(row, tmp_path)
