@@ -75,7 +75,7 @@ def _sort_findings(parts: list[RuleFindings]) -> RuleFindings:
 
 def _merge_shared_rule(rule: Rule, findings: list[RuleFindings]) -> list[RuleFindings]:
     """Report each culprit of a rule once: in the part with the largest severity, of these in the first."""
-    by_offset = rule is Rule.TRUNCATED_AFTER_READ
+    by_offset = rule in {Rule.TRUNCATED_AFTER_READ, Rule.RESURRECTED_RECORD}
     mine = sorted((part for part in findings if part.rule == rule), key=attrgetter("weight"))
     if len(mine) < 2:
         return findings

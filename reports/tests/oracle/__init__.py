@@ -5,7 +5,8 @@
 
 `history.py` has the operations as objects, `log_start.py` what explains an absent record; `values.py`, `reads.py`,
 `order.py` and `transactions.py` have a function for each rule. `witnesses.py` decides whether the operations that a
-finding names show it.
+finding names show it. Random histories are from `histories.py`, with `simulation.py`, and from `mixtures.py`, with
+`scripts.py`; `situations.py` has what they must contain often.
 """
 
 from highwater.reports.columns import Operations

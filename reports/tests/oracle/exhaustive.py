@@ -174,6 +174,52 @@ def _dumps() -> Theme:
     return Theme(tuple(nodes))
 
 
+def _deletions_of_everything() -> Theme:
+    sends = [send(A, 0), delete(UNKNOWN), delete(UNKNOWN, **INFO), send(B, 1), send(12, 2)]
+    reads = [read((2, 12), position=0), read((1, B), position=0), read(*BOTH, position=0), ends(1, **QUIET)]
+    return Theme((*sends, *reads, delete(UNKNOWN, log_start_offset=1), read(*BOTH, (2, 12)), ends(0, **QUIET)))
+
+
+def _below_log_start() -> Theme:
+    """Return log starts of several leader epochs, and replies with records below them, above or below a position."""
+    old, new = {"leader_epoch": 0}, {"leader_epoch": 1}
+    starts = [send(A, 0, **old), ends(log_start_offset=1), ends(log_start_offset=1, **old), delete(1)]
+    starts += [
+        read((1, B), position=1, log_start_offset=1, **old),
+        delete(UNKNOWN),
+        delete(UNKNOWN, log_start_offset=1),
+    ]
+    reads = [read((0, A), position=0, **epoch) for epoch in ({}, old, new)] + [read((0, A)), read((0, A), **INFO)]
+    reads += [read(*BOTH, position=1, **old), read((0, A), position=0, node=1), read(*BOTH, high_watermark=2)]
+    return Theme((*starts, *reads, ends(log_start_offset=1, **new)))
+
+
+def _keys() -> Theme:
+    key, other, txn = {"key": 0}, {"key": 1}, {"txn": 0, "fate": int(Fate.ABORTED), "ended": 0}
+    sends = [send(A, 0, **key), send(A, **key, **INFO), read((0, A), position=0), send(B, 1, **other)]
+    sends += [send(B, 1, **key), send(B, **key), send(B, **key, **INFO), send(TOMBSTONE, 1, **key)]
+    reads = [read(*BOTH, position=0), read((1, B), position=0), read((2, 12), position=0), ends(0, **QUIET)]
+    return Theme((*sends, send(B, 1, **key, **txn), *reads, read((0, A), (1, A))), Promise(compaction=True))
+
+
+def _dumps_and_clients() -> Theme:
+    cells = {"kind": Kind.DUMP, "status": Status.OK, "node": 0}
+    held = [(BOTH, 0, 2), (BOTH[:1], 0, 2), (BOTH[:1], 0, 1), (BOTH[1:], UNKNOWN, 2), ((), 0, 2), ((), UNKNOWN, 2)]
+    dumps = [cells | {"records": list(records), "position": at, "high_watermark": high} for records, at, high in held]
+    dumps += [dumps[0] | {"node": 1}, dumps[1] | {"position": 1}]
+    known = [send(A, 0), send(B, 1), send(A, 1), send(B, **INFO), read((0, A)), read((1, A), position=0)]
+    return Theme((*dumps, *known, read((1, B), **INFO), read((0, TOMBSTONE), (1, B))))
+
+
+def _order_of_unknown() -> Theme:
+    """Return sends of one producer, acknowledged or not, and reads that show their places."""
+    rows = [send(A, 0, sequence=0), send(B, 0, sequence=1), send(B, 1, sequence=1), send(12, 0, sequence=2)]
+    rows += [send(value, sequence=place, **INFO) for value, place in ((A, 0), (B, 1), (12, 2))] + [send(13, 3)]
+    rows = [row | {"producer": 0} for row in rows]
+    reads = [read((0, B), (1, A)), read((0, 12), (1, B), (2, A)), read(*BOTH), read((2, A), **INFO)]
+    return Theme((*rows, *reads, send(13, 3, producer=1), read((0, A), (2, A))))
+
+
 THEMES: Final = {
     "log start": _log_start(),
     "values": _values(),
@@ -191,6 +237,11 @@ THEMES: Final = {
     "compaction": _compaction(),
     "times": _times(),
     "dumps": _dumps(),
+    "deletions of everything": _deletions_of_everything(),
+    "below log start": _below_log_start(),
+    "keys": _keys(),
+    "dumps and clients": _dumps_and_clients(),
+    "order of unknown": _order_of_unknown(),
     "former": Theme((
         *({**send(value, offset), "kind": Kind.FORMER} for value in (A, B) for offset in (0, 1)),
         send(A, 0), send(B, 1), send(A, **INFO), read((0, A)), read((1, B)), read((0, A), **INFO), read((0, B)),

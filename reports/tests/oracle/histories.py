@@ -54,17 +54,29 @@ def random_history(seed: int) -> Sample:
     if origin is Origin.ARBITRARY:
         ops, promise = random_operations(chance)
         return Sample(*as_recorded(chance, rows_of(ops), promise), origin, ())
-    few = chance.random() < 0.5
-    features = tuple(sorted(chance.sample(FEATURES, chance.randint(2, 3) if few else chance.randint(4, 16))))
-    rows, promise = simulate(chance, features)
+    situation = chance.choice([*SITUATIONS, *[None] * 6])
+    features = _features(chance, situation)
+    script = [chance.choice(kinds.split()) for kinds in SITUATIONS[situation][1]] if situation is not None else []
+    rows, promise = simulate(chance, features, script)
     if origin is Origin.CORRECT:
         return Sample(operations(rows), promise, origin, features)
-    for _ in range(chance.randint(1, 4)):
+    if situation is not None:
+        CHANGES_OF_SITUATIONS[situation](chance, rows)
+    for _ in range(chance.randint(1, 4) if situation is None else chance.choice([0, 0, 1])):
         chance.choice(CHANGES)(chance, rows)
     for feature, change in CHANGES_OF_FEATURES.items():
         if feature in features and chance.random() < 0.3:
             change(chance, rows)
     return Sample(*as_recorded(chance, rows, changed_promise(chance, promise, LIMITS_MS)), origin, features)
+
+
+def _features(chance: random.Random, situation: str | None) -> tuple[str, ...]:
+    """Return any features, few or many, or those of a situation and perhaps another one."""
+    if situation is None:
+        few = chance.random() < 0.5
+        return tuple(sorted(chance.sample(FEATURES, chance.randint(2, 3) if few else chance.randint(4, 16))))
+    others = chance.sample(FEATURES, chance.choice([0, 0, 1]))
+    return tuple(sorted({*SITUATIONS[situation][0], *others, chance.choice(["raw fetches", "polls"])}))
 
 
 def rows_of(ops: Operations) -> list[Row]:
@@ -417,6 +429,99 @@ def _lower_end(chance: random.Random, rows: list[Row]) -> None:
     row["high_watermark"] = max(0, row.get("high_watermark", 1) - 1)
 
 
+def _lose_after_deletion(chance: random.Random, rows: list[Row]) -> None:
+    """Let no read return a record that was sent after a deletion."""
+    deletion = _pick(chance, rows, lambda row: row["kind"] == Kind.DELETE)
+    deleted = deletion.get("returned", 0)
+    later = [row for row in rows if _is_send(row) and row["invoked"] > deleted]
+    _lose(rows, min((row["offset"] for row in later if row.get("offset", UNKNOWN) >= 0), default=UNKNOWN), deleted)
+
+
+def _lose_latest(chance: random.Random, rows: list[Row]) -> None:
+    """Let later reads not return a record, if possible the last of its key, that one read returned."""
+    read = _pick(chance, rows, lambda row: row["kind"] == Kind.READ and row.get("records"))
+    keys = {row["value"]: row.get("key", UNKNOWN) for row in rows if _is_send(row)}
+    last = {keys.get(value, UNKNOWN): offset for offset, value in sorted(read["records"])}
+    _lose(rows, chance.choice(sorted(last.values())), read.get("returned", 0))
+
+
+def _lose(rows: list[Row], offset: int, since: int) -> None:
+    """Remove an offset from the reads that began after a moment."""
+    for row in rows:
+        if row["kind"] == Kind.READ and row["invoked"] > since:
+            row["records"] = [record for record in row.get("records", ()) if record[0] != offset]
+
+
+def _return_deleted(chance: random.Random, rows: list[Row]) -> None:
+    """Let a read return records below a log start that was reported before it, or to which a client deleted."""
+    proof = _pick(chance, rows, lambda row: max(row.get("log_start_offset", 0), row.get("offset", 0)) > 0)
+    start = max(proof.get("log_start_offset", 0), proof.get("offset", 0))
+    known = {record for row in rows for record in row.get("records", ()) if record[0] < start}
+    known |= {(row["offset"], row["value"]) for row in rows if _is_send(row) and 0 <= row.get("offset", -1) < start}
+    later = [row for row in rows if row["kind"] == Kind.READ and row["invoked"] > proof.get("returned", 0)]
+    if not known or not later:
+        return
+    read, record = chance.choice(later), chance.choice(sorted(known))
+    read["records"] = [record, *(kept for kept in read.get("records", ()) if kept[0] > record[0])]
+    read["status"] = Status.OK
+    if "position" in read:
+        read["position"] = min(read["position"], record[0] + chance.choice([0, 0, 1]))
+    if chance.random() < 0.5:
+        read["leader_epoch"] = proof["leader_epoch"] = chance.choice([0, proof.get("leader_epoch", UNKNOWN)])
+
+
+def _change_dump(chance: random.Random, rows: list[Row]) -> None:
+    """Let a replica have another value than a client knows, or lack it."""
+    dump = _pick(chance, rows, lambda row: row["kind"] == Kind.DUMP)
+    known = {record for row in rows if row["kind"] == Kind.READ for record in row.get("records", ())}
+    known |= {(row["offset"], row["value"]) for row in rows if _is_send(row) and row.get("offset", -1) >= 0}
+    if known:
+        offset, _ = chance.choice(sorted(known))
+        others = [record for record in dump["records"] if record[0] != offset]
+        other_value = (offset, chance.choice(sorted(value for _, value in known)))
+        dump["records"] = sorted([*others, other_value] if chance.random() < 0.5 else others)
+        dump["high_watermark"] = max(dump.get("high_watermark", 0), offset + chance.choice([0, 1, 1]))
+
+
+def _exchange_sends(chance: random.Random, rows: list[Row]) -> None:
+    """Exchange the places of two sends of one producer."""
+    one = _pick(chance, rows, lambda row: _is_send(row) and row.get("producer", UNKNOWN) != UNKNOWN)
+    other = _pick(
+        chance, rows, lambda row: _is_send(row) and row is not one and row.get("producer") == one.get("producer")
+    )
+    if "value" not in one or "value" not in other:
+        return
+    exchanged = {one["value"]: other["value"], other["value"]: one["value"]}
+    for row in rows:
+        row["records"] = [(at, exchanged.get(value, value)) for at, value in row.get("records", ())]
+    if UNKNOWN not in {one.get("offset", UNKNOWN), other.get("offset", UNKNOWN)}:
+        one["offset"], other["offset"] = other["offset"], one["offset"]
+
+
+SITUATIONS: Final = {
+    "everything deleted": (("delete all", "final phase"), ("send", "delete", "send", "send", "fetch poll", "fetch")),
+    "latest record": (
+        ("compaction", "final phase"),
+        ("send", "send", "fetch poll", "send clean", "send clean", "fetch poll", "fetch"),
+    ),
+    "below the log start": (
+        ("deletions", "log starts", "leader epochs", "elections", "forgotten log starts"),
+        ("send", "send", "fetch poll", "delete", "fetch", "elect elect send", "fetch", "fetch poll"),
+    ),
+    "dump": (("dumps",), ("send", "send", "fetch poll", "dump")),
+    "order": (
+        ("producers", "pipelining", "unknown outcomes", "final phase"),
+        ("send", "send", "send", "fetch poll"),
+    ),
+}
+"""The features that a history needs for each of the situations of `situations.py`, and what happens in this order."""
+CHANGES_OF_SITUATIONS: Final = {
+    "everything deleted": _lose_after_deletion,
+    "latest record": _lose_latest,
+    "below the log start": _return_deleted,
+    "dump": _change_dump,
+    "order": _exchange_sends,
+}
 CHANGES: Final[tuple[Callable[[random.Random, list[Row]], None], ...]] = (
     _drop_records, _drop_records, _change_value, _change_value, _move_record, _append_record, _append_record, _shuffle,
     _move_ack, _set_end, _set_end, _set_log_start, _set_position, _set_epoch, _set_status, _make_former,

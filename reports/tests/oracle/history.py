@@ -67,6 +67,12 @@ class Row:
         return self.offsets[-1]
 
     @property
+    def is_raw(self) -> bool:
+        """Return whether a read states what only a reply of a broker contains, so that it is not a poll of a client."""
+        cells = (self.high_watermark, self.last_stable_offset, self.log_start_offset, self.leader_epoch, self.node)
+        return self.kind is Kind.READ and any(cell is not None for cell in cells)
+
+    @property
     def acknowledged(self) -> bool:
         return self.kind is Kind.SEND and self.succeeded
 

@@ -18,13 +18,30 @@ def deletions(history: History) -> Iterator[tuple[Row, int, int]]:
         elif row.log_start_offset is not None:
             yield row, row.log_start_offset, row.log_start_offset
         else:
-            yield row, history.proved_end(row), UNLIMITED
+            yield row, history.proved_end(row), largest_end(history, row)
+
+
+def largest_end(history: History, deletion: Row) -> int:
+    """Return where the log ended at most when a finished deletion of everything took effect.
+
+    A deletion of unknown outcome may take effect after its client gave up, so that later sends do not limit it.
+    """
+    if not history.promise.acks_all or history.promise.unclean_election or not deletion.succeeded:
+        return UNLIMITED
+    later = [send.offset for send in history.acknowledged if send.offset is not None and deletion.precedes(send)]
+    return min(later, default=UNLIMITED)
 
 
 def reported_log_starts(history: History) -> Iterator[tuple[Row, int]]:
     for row in history.rows:
         if row.succeeded and row.log_start_offset is not None and row.kind is not Kind.FORMER:
             yield row, row.log_start_offset
+
+
+def proved_log_starts(history: History) -> Iterator[tuple[Row, int]]:
+    """Return (operation, log start) for each report, and for T of each successful deletion."""
+    yield from reported_log_starts(history)
+    yield from ((row, least) for row, least, _ in deletions(history) if row.succeeded)
 
 
 def is_explained(history: History, report: Row, log_start: int) -> bool:
@@ -37,16 +54,11 @@ def log_start_of(history: History, read: Row) -> tuple[int, int]:
     if read.log_start_offset is not None:
         certain = possible = read.log_start_offset
     else:
-        reports = list(reported_log_starts(history))
-        certain = max(
-            [0]
-            + [start for row, start in reports if row.precedes(read)]
-            + [least for row, least, _ in deletions(history) if row.succeeded and row.precedes(read)]
-        )
+        certain = max((start for row, start in proved_log_starts(history) if row.precedes(read)), default=0)
         possible = UNLIMITED if history.promise.retention else max(
             [certain]
             + [most for row, _, most in deletions(history) if row.invoked < read.returned]
-            + [start for row, start in reports if not is_explained(history, row, start)]
+            + [start for row, start in reported_log_starts(history) if not is_explained(history, row, start)]
         )  # fmt: skip
     limits = [read.first] if read.records else []
     limits += [end for end in [final_end(history, read)] if end is not None]

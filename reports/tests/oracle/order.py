@@ -1,11 +1,14 @@
 """Rules about the order of sends, and about the ends of the log: 10 to 14, 16, 30, 34, 36, 39 and 40."""
 
-from highwater.reports.columns import Kind
+from collections.abc import Iterator
+
+from highwater.reports.columns import Kind, Status
 from highwater.reports.rules.findings import Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.oracle.findings import Findings
 from highwater.reports.tests.oracle.history import History, Row
 from highwater.reports.tests.oracle.log_start import deletions
+from highwater.reports.tests.oracle.values import kept_its_epoch
 
 
 def disordered_sends(history: History, found: Findings) -> None:
@@ -47,18 +50,37 @@ def interleaved_sends(history: History, found: Findings) -> None:
 
 
 def reordered_sends(history: History, found: Findings) -> None:
-    for later in history.acknowledged:
-        before = [
-            send
-            for send in history.acknowledged
-            if send.producer == later.producer and send.sequence is not None and send.offset is not None
-            if later.sequence is not None and send.sequence < later.sequence
-        ]
-        if later.producer is None or later.offset is None or not before:
-            continue
-        previous = max(before, key=lambda send: send.sequence or 0)
-        if previous.offset is not None and previous.offset > later.offset:
-            found.add(Rule.PRODUCER_REORDER, Weight.VIOLATION, later.row)
+    """A send is before the previous one of its producer: among the acknowledged ones, or among all with a place."""
+    all_sends = list(sends_with_places(history))
+    for sends in ([(send, place) for send, place in all_sends if send.acknowledged], all_sends):
+        for later, place in sends:
+            previous = previous_of_producer(sends, later)
+            if previous is not None and previous[1] > place:
+                found.add(Rule.PRODUCER_REORDER, weight_of_order(history, previous[0], later), later.row)
+
+
+def sends_with_places(history: History) -> Iterator[tuple[Row, int]]:
+    """Return (send, place) of the sends that rule 12 compares: acknowledged with an offset, or of unknown outcome."""
+    for send in history.sends:
+        place = send.offset if send.acknowledged else history.place(send) if send.status is Status.INFO else None
+        if place is not None and send.producer is not None and send.sequence is not None:
+            yield send, place
+
+
+def previous_of_producer(sends: list[tuple[Row, int]], later: Row) -> tuple[Row, int] | None:
+    """Return the previous send of a producer by sequence, with its place."""
+    before = [
+        (send, place)
+        for send, place in sends
+        if send.producer == later.producer and (send.sequence or 0) < (later.sequence or 0)
+    ]
+    return max(before, key=lambda send_and_place: send_and_place[0].sequence or 0, default=None)
+
+
+def weight_of_order(history: History, previous: Row, later: Row) -> Weight:
+    """Return UNDECIDED if a library may have sent one of two records again under a new producer epoch."""
+    unknown = [send for send in (previous, later) if not send.acknowledged]
+    return Weight.VIOLATION if all(kept_its_epoch(history, send) for send in unknown) else Weight.UNDECIDED
 
 
 def inverted_sends(history: History, found: Findings) -> None:
@@ -203,9 +225,34 @@ def _differ(history: History, one: Row, other: Row, offset: int) -> bool:
     theirs = {value for at, value in other.records if at == offset}
     if mine and theirs:
         return mine != theirs
-    lacking = one if not mine else other
-    begins = lacking.position if lacking.position is not None else (lacking.first if lacking.records else offset + 1)
-    return not history.promise.compaction and offset >= begins
+    return _must_contain(history, one if not mine else other, offset)
+
+
+def _must_contain(history: History, dump: Row, offset: int) -> bool:
+    """Return whether a dump without records at an offset lacks one: the offset is not below its log start."""
+    begin = dump.position if dump.position is not None else (dump.first if dump.records else offset + 1)
+    return not history.promise.compaction and offset >= begin
+
+
+def unknown_to_replicas(history: History, found: Findings) -> None:
+    """A dump has another value than a client knows, or lacks its record, below its own high watermark."""
+    for dump in history.dumps:
+        for offset, values in known_to_clients(history):
+            if dump.high_watermark is None or offset >= dump.high_watermark:
+                continue
+            held = {value for at, value in dump.records if at == offset}
+            if held != values if held else _must_contain(history, dump, offset):
+                found.add(Rule.REPLICA_DIVERGENCE, Weight.VIOLATION, offset)
+
+
+def known_to_clients(history: History) -> Iterator[tuple[int, set[int]]]:
+    """Return (offset, values) of each acknowledged send, with `acks=all`, and of each successful read."""
+    for send in history.acknowledged:
+        if history.promise.acks_all and send.offset is not None and send.value is not None:
+            yield send.offset, {send.value}
+    for read in history.reads:
+        for offset in set(read.offsets) if read.succeeded else set():
+            yield offset, {value for at, value in read.records if at == offset}
 
 
 def reads_beyond_end(history: History, found: Findings) -> None:
@@ -233,5 +280,6 @@ def stable_offsets_beyond_end(history: History, found: Findings) -> None:
 
 RULES = (
     disordered_sends, interleaved_sends, reordered_sends, inverted_sends, stale_reads, decreased_ends,
-    stuck_high_watermarks, early_retention, diverged_replicas, reads_beyond_end, stable_offsets_beyond_end,
+    stuck_high_watermarks, early_retention, diverged_replicas, unknown_to_replicas, reads_beyond_end,
+    stable_offsets_beyond_end,
 )  # fmt: skip

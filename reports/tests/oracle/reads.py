@@ -8,11 +8,10 @@ from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.oracle.findings import Findings
 from highwater.reports.tests.oracle.history import History, Row
 from highwater.reports.tests.oracle.log_start import (
-    deletions,
     log_start_of,
     passed,
     passed_up_to_last,
-    reported_log_starts,
+    proved_log_starts,
     weight_of_gap,
 )
 from highwater.reports.tests.oracle.order import stuck_replies
@@ -57,7 +56,7 @@ def lost_writes(history: History, found: Findings) -> None:
             continue
         elif is_passed(history, send, place) and not may_be_absent(history, send, place):
             found.add(Rule.LOST_WRITE, Weight.VIOLATION, send.row)
-        elif not is_deleted(history, place):
+        elif not is_deleted(history, send, place):
             found.add(Rule.UNSEEN, Weight.VIOLATION, send.row)
 
 
@@ -93,11 +92,9 @@ def is_passed(history: History, send: Row, offset: int) -> bool:
     return any(proves_loss(history, row, offset) and not row.precedes(send) for row in history.rows)
 
 
-def is_deleted(history: History, offset: int) -> bool:
-    """Return whether an offset is below a reported log start, or was deleted successfully."""
-    starts = [start for _, start in reported_log_starts(history)]
-    deleted = [least for row, least, _ in deletions(history) if row.succeeded]
-    return any(offset < start for start in starts + deleted)
+def is_deleted(history: History, send: Row, offset: int) -> bool:
+    """Return whether an operation that had not returned before a send shows that the log start passed its record."""
+    return any(offset < start and not row.precedes(send) for row, start in proved_log_starts(history))
 
 
 def durable_offsets(history: History, but: Row) -> set[int]:
@@ -122,8 +119,6 @@ def is_durable(history: History, offset: int, value: int) -> bool:
 
 
 def skipped_records(history: History, found: Findings) -> None:
-    if history.promise.compaction:
-        return
     for row in history.rows:
         for offset in sorted(durable_offsets(history, row)):
             if not passed(history, row, offset) or offset in row.offsets:
@@ -131,6 +126,50 @@ def skipped_records(history: History, found: Findings) -> None:
             weight = weight_of_gap(history, row, offset)
             if weight is not None:
                 _blame(history, found, row, offset, weight)
+
+
+def is_latest_record(history: History, offset: int, value: int) -> bool:
+    """Return whether compaction must keep a record: of a known writer, with a key of which none is known to be later.
+
+    Of a value that was sent several times the writer is not known.
+    """
+    writers = history.writers(offset, value)
+    if value == TOMBSTONE or len(writers) != 1 or writers[0].key is None:
+        return False
+    places = [history.place(other) for other in sends_of_key(history, writers[0])]
+    return not any(place is not None and place > offset for place in places)
+
+
+def may_be_compacted(history: History, offset: int, value: int) -> bool:
+    """Return whether a send of the same key whose place is unknown, or a retry, may be after a record."""
+    (writer,) = history.writers(offset, value)
+    return not history.promise.idempotence or any(
+        history.place(other) is None and not (other.acknowledged and other.precedes(writer))
+        for other in sends_of_key(history, writer)
+    )
+
+
+def sends_of_key(history: History, writer: Row) -> list[Row]:
+    """Return the sends of the key of a send that may be in the log."""
+    return [send for send in history.sends if send.key == writer.key and is_in_log(send)]
+
+
+def weight_of_truncation(history: History, row: Row, offset: int) -> Weight | None:
+    """Return the weight of a record that was read before, and that a read passed and lacks; None if that may be."""
+    weight = weight_of_gap(history, row, offset)
+    if weight is None or not history.promise.compaction:
+        return weight
+    values = durable_values(history, offset)
+    if not all(is_latest_record(history, offset, value) for value in values):
+        return None
+    may_be = any(may_be_compacted(history, offset, value) for value in values)
+    return max(weight, Weight.UNDECIDED) if may_be else weight
+
+
+def durable_values(history: History, offset: int) -> set[int]:
+    """Return the values that successful reads have at an offset, and that must stay."""
+    values = {value for read in history.reads if read.succeeded for at, value in read.records if at == offset}
+    return {value for value in values if is_durable(history, offset, value)}
 
 
 def _blame(history: History, found: Findings, row: Row, offset: int, weight: Weight) -> None:
@@ -142,8 +181,10 @@ def _blame(history: History, found: Findings, row: Row, offset: int, weight: Wei
     had = any(read.precedes(row) for read in having)
     has_later = any(read.returned > row.invoked for read in having)
     if (row.position is not None or row.quiet) and had and not has_later:
-        found.add(Rule.TRUNCATED_AFTER_READ, weight, offset)
-    elif not passed_up_to_last(history, row, offset):
+        truncated = weight_of_truncation(history, row, offset)
+        if truncated is not None:
+            found.add(Rule.TRUNCATED_AFTER_READ, truncated, offset)
+    elif history.promise.compaction or not passed_up_to_last(history, row, offset):
         return
     elif offset < row.first:
         found.add(Rule.POLL_SKIP, weight, row.row)
@@ -247,7 +288,38 @@ def passed_its_tombstone(history: History, read: Row, offset: int, value: int) -
     return False
 
 
+def deleted_records(history: History, found: Findings) -> None:
+    """A record is read below a log start that an operation before had proved."""
+    for read in history.reads:
+        if not read.succeeded:
+            continue
+        for proof, start in proved_log_starts(history):
+            weight = weight_of_return(history, proof, read)
+            if not proof.precedes(read) or weight is None:
+                continue
+            smallest = min(offsets_from_position(read), default=start)
+            if smallest < start:
+                found.add(Rule.RESURRECTED_RECORD, weight, smallest)
+
+
+def offsets_from_position(read: Row) -> list[int]:
+    """Return the offsets of the records that a reader uses: a broker returns whole batches, a client filters them."""
+    if read.position is not None:
+        return [offset for offset in read.offsets if offset >= read.position]
+    return [] if read.is_raw else list(read.offsets)
+
+
+def weight_of_return(history: History, proof: Row, read: Row) -> Weight | None:
+    """Return the weight of a record below a proved log start; None if both may be true of their replicas."""
+    before, after = history.epochs(proof), history.epochs(read)
+    if history.is_of_follower(proof) or history.is_of_follower(read):
+        return None
+    if before[1] < after[0] or after[1] < before[0]:
+        return None
+    return Weight.VIOLATION if before == after and before[0] == before[1] else Weight.UNDECIDED
+
+
 RULES = (
     lost_writes, skipped_records, disordered_reads, repeated_reads, torn_transactions, silent_resets,
-    resurrected_records,
+    resurrected_records, deleted_records,
 )  # fmt: skip

@@ -6,7 +6,7 @@ Apache Kafka with `acks=all` and without unclean elections can show, and no rule
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ FEATURES: Final = (
     "deletions", "delete all", "delete replies", "retention", "log starts", "raw fetches", "polls", "rejected",
     "no offsets", "transactions", "tombstones", "compaction", "leader epochs", "elections", "producers", "gave up",
     "late records", "lag", "unknown outcomes", "list offsets", "dumps", "final phase", "groups", "times", "former",
-    "followers", "isolation levels", "stable offsets", "one writer",
+    "followers", "isolation levels", "stable offsets", "one writer", "forgotten log starts", "whole batches",
+    "pipelining",
 )  # fmt: skip
 FETCHES, POLLS, TXNS, RETENTION_MS = 100, 200, 3, 20
 STEPS: Final = {
@@ -56,6 +57,7 @@ class Plan:
     kind: str
     row: dict[str, Any] = field(default_factory=dict)
     entry: Entry | None = None
+    again: Entry | None = None  # what the library of a client that gave up sends again
     begin: int = 0
     txn: int = UNKNOWN
     is_last: bool = False  # of the final phase
@@ -67,6 +69,7 @@ class Partition:
     def __init__(self) -> None:
         self.log: list[Entry] = []
         self.end = self.high_watermark = self.committed_end = self.log_start = self.leader_epoch = 0
+        self.epoch_start = 0  # where the log of the current leader ended when it was elected
         self.open: dict[int, int] = {}  # transaction -> its first offset
         self.aborted: set[int] = set()
 
@@ -85,7 +88,7 @@ class Partition:
         return [
             (entry.offset, entry.value)
             for entry in self.log
-            if max(begin, self.log_start) <= entry.offset < end and entry.value is not None
+            if begin <= entry.offset < end and entry.value is not None
             if not committed or entry.txn not in self.aborted
         ]
 
@@ -102,6 +105,10 @@ class Partition:
                 self.log.remove(entry)
             entry.was_cleaned = entry.value == TOMBSTONE
 
+    def forget_log_start(self, chance: random.Random) -> None:
+        """Return to an older log start, as a new leader that was killed before it had written the last one."""
+        self.log_start = chance.randint(0, self.log_start)
+
     def elect(self, chance: random.Random, *, lags: bool) -> None:
         """Elect another in-sync replica: it has what is below the high watermark, and may know an older one."""
         self.leader_epoch += 1
@@ -109,7 +116,7 @@ class Partition:
         for entry in self.log:
             entry.was_truncated = entry.offset >= kept
         self.log = [entry for entry in self.log if entry.offset < kept]
-        self.end = kept
+        self.end = self.epoch_start = kept
         first: dict[int, int] = {}
         for entry in self.log:
             if entry.txn in self.open and entry.value is not None:
@@ -133,6 +140,8 @@ class Simulation:
         self.group_position = 0
         self.group_reader = UNKNOWN
         self.epochs: dict[int, list[int]] = {}  # writer -> its producer epoch and next sequence
+        self.waiting: dict[int, list[Plan]] = {}  # writer -> its sends that are not in the log, by sequence
+        self.resent: dict[int, list[Entry]] = {}  # writer -> what its library sends again under a new producer epoch
         self.last_fault = 0
         self.now = 0
 
@@ -158,6 +167,8 @@ class Simulation:
 
     def _elect(self, plan: Plan) -> None:
         self.partition.elect(self.chance, lags=self.has("lag"))
+        if self.maybe("forgotten log starts", 0.9):
+            self.partition.forget_log_start(self.chance)
         self.last_fault = self.now
 
     def _retain(self, plan: Plan) -> None:
@@ -195,9 +206,11 @@ class Simulation:
             plan.entry = Entry(plan.row["value"], plan.row.get("txn", UNKNOWN), plan.row.get("key", UNKNOWN), self.now)
             if self.has("times"):
                 plan.row["timestamp_ms"] = self.now
-            epochs = self.epochs.setdefault(plan.row["process"], [0, 0])
-            plan.row |= {"producer": 10 * plan.row["process"] + epochs[0], "sequence": epochs[1]}
+            writer = self.writer(plan)
+            epochs = self.epochs.setdefault(writer, [0, 0])
+            plan.row |= {"producer": 10 * writer + epochs[0], "sequence": epochs[1]}
             epochs[1] += 1
+            self.waiting.setdefault(writer, []).append(plan)
         elif plan.kind in {"fetch", "poll"}:
             self._begin_read(plan)
 
@@ -205,8 +218,8 @@ class Simulation:
         partition, row = self.partition, plan.row
         if plan.kind == "fetch":
             plan.begin = row["position"] = self.chance.randint(0, partition.high_watermark)
-            if plan.is_last:
-                plan.begin = row["position"] = self.chance.choice([0, partition.log_start])
+            if plan.is_last or self.chance.random() < 0.4:
+                plan.begin = row["position"] = 0 if self.chance.random() < 0.2 else partition.log_start
             return
         process = row["process"]
         if row.get("group", UNKNOWN) != UNKNOWN:
@@ -223,7 +236,23 @@ class Simulation:
         row["run"] = self.runs[process]
         plan.begin = self.positions[process]
 
+    def writer(self, plan: Plan) -> int:
+        """Return the producer of a send; one that pipelines uses several processes."""
+        return 0 if self.has("pipelining") else int(plan.row["process"])
+
     def _append(self, plan: Plan) -> None:
+        """Append a send after all earlier ones of its producer, and what its library sends again."""
+        waiting = self.waiting[self.writer(plan)]
+        while plan in waiting:
+            self._append_next(waiting.pop(0))
+        if self.chance.random() < 0.5:
+            self._append_resent(self.writer(plan))
+
+    def _append_resent(self, writer: int) -> None:
+        for entry in self.resent.pop(writer, []):
+            self.partition.append(entry)
+
+    def _append_next(self, plan: Plan) -> None:
         assert plan.entry is not None
         if plan.row.get("txn", UNKNOWN) in self.closing or self.maybe("rejected", 0.3):
             plan.row["status"] = Status.FAIL
@@ -234,8 +263,12 @@ class Simulation:
         if self.maybe("gave up", 0.4):
             plan.row["gave_up"] = 1
             if plan.entry.txn == UNKNOWN and plan.entry.value != TOMBSTONE and self.chance.random() < 0.5:
-                self.partition.append(Entry(plan.entry.value, UNKNOWN, plan.entry.key, self.now))
-                self.epochs[plan.row["process"]] = [self.epochs[plan.row["process"]][0] + 1, 0]
+                writer = self.writer(plan)
+                plan.again = Entry(plan.entry.value, UNKNOWN, plan.entry.key, self.now)
+                self.resent.setdefault(writer, []).append(plan.again)
+                if self.chance.random() < 0.5:
+                    self._append_resent(writer)
+                self.epochs[writer] = [self.epochs[writer][0] + 1, 0]
 
     def _high_watermark(self, plan: Plan) -> None:
         plan.row["high_watermark"] = self.partition.high_watermark
@@ -243,6 +276,8 @@ class Simulation:
             lagging = self.chance.randint(min(plan.begin, self.partition.high_watermark), self.partition.high_watermark)
             plan.row |= {"node": 1, "follower": True, "high_watermark": lagging}
         plan.row["leader_epoch"] = self.partition.leader_epoch
+        if plan.kind == "list" and self.partition.high_watermark < self.partition.epoch_start:  # KIP-207
+            plan.row |= {"status": Status.FAIL, "high_watermark": UNKNOWN}
 
     def _stable_offset(self, plan: Plan) -> None:
         stable = self.partition.stable
@@ -257,11 +292,17 @@ class Simulation:
         end = partition.stable if committed else partition.high_watermark
         if plan.kind == "fetch" and ("follower" in row or not self.has("late records")):
             end = min(end, row["last_stable_offset"] if committed else row["high_watermark"])
-        row["log_start_offset"] = partition.log_start
-        if plan.begin < partition.log_start and plan.kind == "fetch":
+        log_start = partition.log_start
+        if "follower" in row and self.maybe("forgotten log starts"):  # it learns the log start of the leader later
+            log_start = self.chance.randint(0, log_start)
+        row["log_start_offset"] = log_start
+        if plan.begin < log_start and plan.kind == "fetch":
             row["status"] = Status.FAIL
             return
-        records = partition.records(plan.begin, end, committed=committed)
+        begin = max(plan.begin, log_start)
+        if plan.kind == "fetch" and not self.has("compaction") and self.maybe("whole batches"):
+            begin = max(0, begin - self.chance.randint(0, 2))  # the first batch may begin below the position
+        records = partition.records(begin, end, committed=committed)
         limit = len(records) if plan.is_last else self.chance.randint(1, max(1, len(records)))
         row["records"] = records[:limit]
 
@@ -270,7 +311,7 @@ class Simulation:
         plan.row |= {
             "position": partition.log_start,
             "high_watermark": self.chance.randint(partition.log_start, partition.high_watermark),
-            "records": partition.records(0, partition.end, committed=False),
+            "records": partition.records(partition.log_start, partition.end, committed=False),
         }
 
     def _delete(self, plan: Plan) -> None:
@@ -301,11 +342,13 @@ class Simulation:
         if entry is None:
             return
         deposed = self.partition.leader_epoch != row["leader_epoch"]
-        if entry.was_truncated or deposed or self.maybe("unknown outcomes", 0.4):
+        is_late = plan.again is not None and plan.again.offset != entry.offset + 1  # this client expects no reply
+        if (plan.again or entry).was_truncated or is_late or deposed or self.maybe("unknown outcomes", 0.4):
             row["status"] = Status.INFO
             if self.chance.random() < 0.3:
                 row["returned"] = int(NEVER)
             return
+        entry = plan.again or entry  # the client has the reply to what was sent last
         self.partition.advance(entry.offset + 1)
         row["offset"] = UNKNOWN if self.maybe("no offsets") else entry.offset
 
@@ -314,10 +357,19 @@ class Simulation:
 # Plans
 
 
-def simulate(chance: random.Random, features: Collection[str]) -> tuple[list[dict[str, Any]], Promise]:
-    """Return the rows of a correct history with at most about twelve operations, in the order of completion."""
+def simulate(
+    chance: random.Random, features: Collection[str], script: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], Promise]:
+    """Return the rows of a correct history with at most about twelve operations, in the order of completion.
+
+    The kinds of a script happen in its order, and few others between them.
+    """
     simulation = Simulation(chance, features)
-    plans = [Plan(kind) for kind in _kinds(chance, simulation)]
+    kinds = _kinds(chance, simulation)
+    others = chance.sample(kinds, len(kinds) if not script else min(len(kinds), chance.randint(0, 3)))
+    plans = [Plan(kind) for kind in script]
+    for kind in others:
+        plans.insert(chance.randint(0, len(plans)), Plan(kind))
     last = [Plan(kind, is_last=True) for kind in _last_kinds(chance, simulation)]
     moments = _moments(chance, plans)
     end = max((time for time, _, _ in moments), default=0.0)
@@ -366,7 +418,7 @@ def _moments(chance: random.Random, plans: list[Plan]) -> list[tuple[float, Plan
     """Return (time, plan, step) for each step; operations overlap in some histories."""
     length = chance.choice([0.5, 3.0, 10.0])
     moments = []
-    for number, plan in enumerate(chance.sample(plans, len(plans))):
+    for number, plan in enumerate(plans):
         moments += _spread(chance, plan, number + chance.random() / 10, length if plan.kind != "send" else length / 2)
     ends = [plan for plan in plans if plan.kind == "end"]
     for txn, plan in enumerate(ends):

@@ -15,7 +15,7 @@ no definition states one.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from highwater.reports.columns import TOMBSTONE, UNKNOWN, Began, Kind, Operations
+from highwater.reports.columns import TOMBSTONE, UNKNOWN, Began, Kind, Operations, Status
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.oracle.history import History, Row
@@ -24,10 +24,18 @@ from highwater.reports.tests.oracle.log_start import (
     log_start_of,
     passed,
     passed_up_to_last,
-    reported_log_starts,
+    proved_log_starts,
     weight_of_gap,
 )
-from highwater.reports.tests.oracle.reads import existing_offsets, is_durable, is_latest_of_key, may_be_absent
+from highwater.reports.tests.oracle.reads import (
+    durable_values,
+    existing_offsets,
+    is_durable,
+    is_latest_of_key,
+    is_latest_record,
+    may_be_absent,
+    may_be_compacted,
+)
 from highwater.reports.tests.oracle.transactions import begin_of_commit
 
 Pair = Callable[[Row, Row, int, History], bool]
@@ -186,22 +194,36 @@ def _is_unseen(first: Row, second: Row | None, offset: int, history: History) ->
     """No read proves that the record is lost, and neither a deletion nor a log start explains its absence."""
     if second is not None or not _must_be_read(first, offset, history):
         return False
-    starts = [start for _, start in reported_log_starts(history)]
-    deleted = [least for row, least, _ in deletions(history) if row.succeeded]
+    explained = any(offset < start and not row.precedes(first) for row, start in proved_log_starts(history))
     lost = any(_shows_absence(first, row, offset, history) for row in history.rows)
-    return not any(offset < start for start in starts + deleted) and (not lost or may_be_absent(history, first, offset))
+    return not explained and (not lost or may_be_absent(history, first, offset))
 
 
 def _had_durable(read: Row, offset: int, history: History) -> bool:
-    return read.succeeded and any(is_durable(history, offset, value) for value in _values_at(read, offset))
+    is_read = read.kind is Kind.READ and read.succeeded
+    return is_read and any(is_durable(history, offset, value) for value in _values_at(read, offset))
 
 
 def _is_truncated(first: Row, second: Row, offset: int, history: History) -> bool:
     """The second had the record before the first passed its place, and no read had it afterwards."""
-    if history.promise.compaction or not second.precedes(first) or not _had_durable(second, offset, history):
+    if not second.precedes(first) or not _had_durable(second, offset, history):
+        return False
+    if history.promise.compaction and not _is_kept_by_compaction(offset, history):
         return False
     later = any(_had_durable(read, offset, history) and read.returned > first.invoked for read in history.reads)
     return not later and passed(history, first, offset) and offset not in first.offsets
+
+
+def _is_kept_by_compaction(offset: int, history: History) -> bool:
+    return all(is_latest_record(history, offset, value) for value in durable_values(history, offset))
+
+
+def _weight_of_truncation(first: Row, second: Row | None, offset: int, history: History) -> Weight | None:
+    weight = weight_of_gap(history, first, offset)
+    if weight is None or not history.promise.compaction:
+        return weight
+    undecided = any(may_be_compacted(history, offset, value) for value in durable_values(history, offset))
+    return Weight.UNDECIDED if undecided else weight
 
 
 def _repeats(first: Row, second: Row, offset: int, history: History) -> bool:
@@ -261,14 +283,39 @@ def _is_reset(first: Row, second: Row, offset: int, history: History) -> bool:
 
 
 def _is_resurrected(first: Row, second: Row, offset: int, history: History) -> bool:
-    values = _values_at(first, offset) - {TOMBSTONE}
-    if not history.promise.compaction or first.kind is not Kind.READ or not first.succeeded:
+    if first.kind is not Kind.READ or not first.succeeded:
         return False
     if second.kind is Kind.SEND:
+        values = _values_at(first, offset) - {TOMBSTONE} if history.promise.compaction else set()
         return any(_is_deleted_by(first, second, offset, value, history) for value in values)
+    return _lacked_it(first, second, offset, history) or _had_passed_it(first, second, offset, history)
+
+
+def _lacked_it(first: Row, second: Row, offset: int, history: History) -> bool:
+    """Return whether the second had passed an offset without the record that the first has, in a compacted topic."""
+    if not history.promise.compaction or not second.precedes(first) or not _had_durable(first, offset, history):
+        return False
     lacked = passed_up_to_last(history, second, offset) and offset not in second.offsets
-    above = weight_of_gap(history, second, offset) is not None if lacked else False
-    return above and second.precedes(first) and _had_durable(first, offset, history)
+    return lacked and weight_of_gap(history, second, offset) is not None
+
+
+def _had_passed_it(first: Row, second: Row, offset: int, history: History) -> bool:
+    """Return whether the second proved a log start above a record that the first returned to its user."""
+    if not second.precedes(first) or _weight_of_return(first, second, history) is None:
+        return False
+    is_used = offset >= first.position if first.position is not None else not first.is_raw
+    passed_it = any(row is second and offset < start for row, start in proved_log_starts(history))
+    return passed_it and is_used and offset in first.offsets
+
+
+def _weight_of_return(first: Row, second: Row, history: History) -> Weight | None:
+    """Return the weight of a record below a log start; None if the replies are of two epochs, or one of a follower."""
+    (before_low, before_high), (low, high) = history.epochs(second), history.epochs(first)
+    is_of_follower = history.is_of_follower(first) or history.is_of_follower(second)
+    if is_of_follower or before_high < low or high < before_low:
+        return None
+    is_one = before_low == before_high == low == high
+    return Weight.VIOLATION if is_one else Weight.UNDECIDED
 
 
 def _is_deleted_by(read: Row, tombstone: Row, offset: int, value: int, history: History) -> bool:
@@ -319,15 +366,32 @@ def _is_interleaved(first: Row, second: Row, offset: int, history: History) -> b
 
 def _is_reordered(first: Row, second: Row, offset: int, history: History) -> bool:
     """The second is the previous one of the producer by sequence, and after the first in the log."""
-    if not (first.acknowledged and second.acknowledged) or first.producer is None or first.offset != offset:
+    mine = [send for send in history.sends if send.producer == first.producer is not None]
+    sends = [send for send in mine if send.sequence is not None and _place_in_order(send, history) is not None]
+    if first not in sends or _place_in_order(first, history) != offset:
         return False
-    sequences = {
-        send.sequence: send
-        for send in history.acknowledged
-        if send.producer == first.producer and send.sequence is not None and send.offset is not None
-    }
-    before = [sequence for sequence in sequences if first.sequence is not None and sequence < first.sequence]
-    return bool(before) and second is sequences[max(before)] and second.offset is not None and second.offset > offset
+    acknowledged = [send for send in sends if send.acknowledged] if first.acknowledged else []
+    previous = [_previous_by_sequence(first, others) for others in (sends, acknowledged)]
+    return second in previous and (_place_in_order(second, history) or 0) > offset
+
+
+def _previous_by_sequence(first: Row, sends: list[Row]) -> Row | None:
+    before = [send for send in sends if (send.sequence or 0) < (first.sequence or 0)]
+    return max(before, key=lambda send: send.sequence or 0, default=None)
+
+
+def _place_in_order(send: Row, history: History) -> int | None:
+    """Return the acknowledged offset of a send, or the place of one of unknown outcome."""
+    return send.offset if send.acknowledged else history.place(send) if send.status is Status.INFO else None
+
+
+def _weight_of_order(first: Row, second: Row | None, offset: int, history: History) -> Weight:
+    """Return UNDECIDED if the outcome of one send is unknown, and no later send proves that its epoch was kept."""
+    unknown = [send for send in (first, second) if send is not None and not send.acknowledged]
+    kept = [
+        any(later.producer == send.producer and send.precedes(later) for later in history.sends) for send in unknown
+    ]
+    return Weight.VIOLATION if all(kept) else Weight.UNDECIDED
 
 
 def _is_inverted(first: Row, second: Row, offset: int, history: History) -> bool:
@@ -429,11 +493,27 @@ def _is_early_retention(first: Row, second: Row, offset: int, history: History) 
 
 
 def _diverges(first: Row, second: Row, offset: int, history: History) -> bool:
-    """The dumps differ; two of the same replica are named only if no two replicas differ."""
+    """Two replicas differ; else one at two times; else a dump and a client's operation."""
+    pairs = [(one, other) for one in history.dumps for other in history.dumps]
+    if second not in history.dumps:
+        of_dumps = any(_differ_in_dumps(*pair, offset, history) for pair in pairs)
+        return not of_dumps and _differs_from_client(first, second, offset, history)
     if not _differ_in_dumps(first, second, offset, history):
         return False
-    pairs = [(one, other) for one in history.dumps for other in history.dumps if not _is_same_node(one, other)]
-    return not _is_same_node(first, second) or not any(_differ_in_dumps(*pair, offset, history) for pair in pairs)
+    of_two = [pair for pair in pairs if not _is_same_node(*pair)]
+    return not _is_same_node(first, second) or not any(_differ_in_dumps(*pair, offset, history) for pair in of_two)
+
+
+def _differs_from_client(dump: Row, other: Row, offset: int, history: History) -> bool:
+    """Return whether a dump has another value than a client's operation at an offset, or lacks its record."""
+    end = dump.high_watermark
+    if dump not in history.dumps or end is None or offset >= end or not other.succeeded:
+        return False
+    values = _values_at(other, offset) if history.promise.acks_all or not other.acknowledged else set()
+    held = {value for at, value in dump.records if at == offset}
+    begin = dump.position if dump.position is not None else min(dump.offsets, default=offset + 1)
+    lacks = not held and offset >= begin and not history.promise.compaction
+    return bool(values) and (lacks or (bool(held) and held != values))
 
 
 def _is_same_node(one: Row, other: Row) -> bool:
@@ -555,9 +635,14 @@ def _weight_of_replica(first: Row, second: Row | None, offset: int, history: His
     assert second is not None
     if second.kind is Kind.SEND:
         return Weight.VIOLATION
-    by_node = first.node is not None or second.node is not None
-    same = first.node == second.node if by_node else first.leader_epoch == second.leader_epoch is not None
-    return Weight.VIOLATION if same else Weight.INFORMATION
+    weights = []
+    if _had_passed_it(first, second, offset, history):
+        weights = [weight for weight in [_weight_of_return(first, second, history)] if weight is not None]
+    if _lacked_it(first, second, offset, history):
+        by_node = first.node is not None or second.node is not None
+        same = first.node == second.node if by_node else first.leader_epoch == second.leader_epoch is not None
+        weights.append(Weight.VIOLATION if same else Weight.INFORMATION)
+    return min(weights)
 
 
 def _weight_of_future(first: Row, second: Row | None, offset: int, history: History) -> Weight:
@@ -567,10 +652,11 @@ def _weight_of_future(first: Row, second: Row | None, offset: int, history: Hist
 
 
 WEIGHTS: Final[dict[Rule, Callable[[Row, Row | None, int, History], Weight | None]]] = {
-    Rule.TRUNCATED_AFTER_READ: _weight_of_gap,
+    Rule.TRUNCATED_AFTER_READ: _weight_of_truncation,
     Rule.POLL_SKIP: _weight_of_gap,
     Rule.INT_NONMONOTONIC_POLL: _weight_of_gap,
     Rule.SILENT_RESET: _weight_of_gap,
+    Rule.PRODUCER_REORDER: _weight_of_order,
     Rule.STALE_READ: _weight_of_ends,
     Rule.HIGH_WATERMARK_REGRESSION: _weight_of_ends,
     Rule.FUTURE_READ: _weight_of_future,
