@@ -186,6 +186,8 @@ def is_latest_of_key(view: View, rows: Ints, offset: Ints) -> tuple[Mask, Mask]:
     last = np.maximum(np.searchsorted(keys[order], ops.key[rows], "right") - 1, 0)
     superseded = (keys[order][last] == ops.key[rows]) & (known[order][last] > offset)
     certain: Mask = _last_of_key(ops, sends[known == UNKNOWN], ops.key[rows]) < ops.invoked[rows]
+    # The library of a client that gave up on a record may write the others again, at a larger offset (KIP-360).
+    certain &= ~np.isin(ops.key[rows], ops.key[sends[ops.gave_up[sends] == 1]])
     return (ops.key[rows] != UNKNOWN) & ~superseded, certain
 
 

@@ -29,11 +29,12 @@ def is_latest_of_key(history: History, send: Row) -> bool:
 
 
 def may_be_replaced(history: History, send: Row) -> bool:
-    """Return whether a send of the same key whose place is unknown may be later in a compacted topic."""
+    """Return whether a send of the same key whose place is unknown, or a retry, may be later in a compacted topic."""
     return history.promise.compaction and any(
-        is_in_log(other) and history.place(other) is None and not (other.acknowledged and other.precedes(send))
+        other.gave_up
+        or (other is not send and history.place(other) is None and not (other.acknowledged and other.precedes(send)))
         for other in history.sends
-        if other is not send and other.key == send.key
+        if other.key == send.key and is_in_log(other)
     )
 
 
@@ -144,7 +145,7 @@ def may_be_compacted(history: History, offset: int, value: int) -> bool:
     """Return whether a send of the same key whose place is unknown, or a retry, may be after a record."""
     (writer,) = history.writers(offset, value)
     return not history.promise.idempotence or any(
-        history.place(other) is None and not (other.acknowledged and other.precedes(writer))
+        other.gave_up or (history.place(other) is None and not (other.acknowledged and other.precedes(writer)))
         for other in sends_of_key(history, writer)
     )
 
