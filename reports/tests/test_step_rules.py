@@ -201,7 +201,28 @@ def test_producer_ids_assigned_to_two_producers_are_found(chance: random.Random)
         (a.number, a.epoch) for a, b in product(ok, ok)
         if (a.number, a.epoch) == (b.number, b.epoch) and a.process != b.process
     }  # fmt: skip
-    assert {(each.number, each.first.epoch) for each in run.duplicate_producer_ids(tables(made))} == shared
+    older = {
+        late.invoked for early, late in product(ok, ok)
+        if early.returned < late.invoked and early.number == late.number and early.epoch > late.epoch
+    }  # fmt: skip
+    found = list(run.duplicate_producer_ids(tables(made)))
+    assert {(each.number, each.first.epoch) for each in found if each.first.epoch == each.second.epoch} == shared
+    assert {each.first.invoked for each in found if each.first.epoch != each.second.epoch} == older
+
+
+@histories
+@thorough
+def test_commits_of_fenced_producers_are_found(chance: random.Random) -> None:
+    made = random_steps(chance, ["init_producer", "init_producer", "end_txn"], largest=1)
+    made = [step._replace(text=chance.choice(["commit", "abort"])) if step.f == "end_txn" else step for step in made]
+    given = completed(made, "init_producer")
+    fenced = set()
+    for end in (step for step in completed(made, "end_txn") if step.text == "commit"):
+        before = [step for step in given if step.returned < end.invoked]
+        own = [step for step in before if step.number == end.number and step.epoch <= end.epoch]
+        newer = [step for step in before if own and all(mine.returned < step.invoked for mine in own)]
+        fenced |= {end.invoked} if newer else set()
+    assert {each.first.invoked for each in run.fenced_commits(tables(made))} == fenced
 
 
 def test_random_steps_violate_each_of_these_rules_and_none() -> None:
