@@ -300,12 +300,13 @@ def _lacked_it(first: Row, second: Row, offset: int, history: History) -> bool:
 
 
 def _had_passed_it(first: Row, second: Row, offset: int, history: History) -> bool:
-    """Return whether the second proved a log start above a record that the first returned to its user."""
+    """Return whether the second proved a log start above the smallest record that the first returned to its user."""
     if not second.precedes(first) or _weight_of_return(first, second, history) is None:
         return False
-    is_used = offset >= first.position if first.position is not None else not first.is_raw
+    is_used = first.position is not None or not first.is_raw
+    used = [at for at in first.offsets if first.position is None or at >= first.position]
     passed_it = any(row is second and offset < start for row, start in proved_log_starts(history))
-    return passed_it and is_used and offset in first.offsets
+    return passed_it and is_used and offset == min(used, default=None)
 
 
 def _weight_of_return(first: Row, second: Row, history: History) -> Weight | None:
