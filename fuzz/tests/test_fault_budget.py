@@ -40,7 +40,7 @@ def test_a_second_follower_does_not_lose_its_tail_although_the_leader_has_all_re
 
 
 def test_the_last_complete_member_of_an_isr_does_not_stop_while_a_dead_one_stays_in_it() -> None:
-    """1 lost its tail and its session goes on when 2 and 3 stop; without eligible leader replicas 1 would lead alone."""
+    """1 lost its tail, and its session goes on when 2 and 3 stop: without eligible leader replicas it would lead."""
     bounces = (
         Fault(at_ms=19_320, for_ms=6_060, kind="bounce", nodes=("controller",)),
         Fault(at_ms=23_130, for_ms=60_690, kind="bounce", nodes=("controller",)),
