@@ -189,7 +189,7 @@ class Steps:
             return
         transactions = self._tables.transactions
         number = transactions.number(invoke.txn)
-        name, producer, epoch = self._producers.pop(number, ("", UNKNOWN, UNKNOWN))
+        name, producer, epoch = self._producers.get(number, ("", UNKNOWN, UNKNOWN))
         step = self._step(invoke, done, status, calm_ms, name, producer, epoch)
         self._tables.add(step._replace(text=str(invoke.value)))
         if invoke.value != "commit":

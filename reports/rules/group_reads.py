@@ -12,6 +12,7 @@ import numpy as np
 
 from highwater.reports.columns import UNKNOWN, Fate, Ints, Status
 from highwater.reports.rules.findings import RuleFindings, Weight
+from highwater.reports.rules.groups import has_offset
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 from highwater.reports.tables import Step, Tables
@@ -44,11 +45,11 @@ class GroupOffsets:
 
     def __init__(self, tables: Tables) -> None:
         fate = tables.transactions.fate
+        self._tables = tables
         self._written: dict[Where, list[Step]] = {}
         self._sent: dict[tuple[int, str], Step] = {}
         self.groups = {step.group for step in tables.of("commit", "committed", "send_offsets")}
         self.sends_offsets = any(True for _ in tables.of("send_offsets"))
-        self._deleted = [s for s in tables.of("delete_offsets", "delete_topic") if s.status is not Status.FAIL]
         self._starts = {(step.subject, step.returned): step for step in tables.of("resume", "reset_to")}
         self._seeks = list(tables.of("seek"))
         for step in sorted(tables.of("commit", "committed", "send_offsets"), key=attrgetter("invoked")):
@@ -66,18 +67,8 @@ class GroupOffsets:
         return self._starts.get((key, returned))
 
     def is_committed(self, start: Step) -> bool:
-        """Return whether an offset was committed before a reader began, and no client may have deleted it since."""
-        names = {start.subject, start.subject.rpartition("-")[0]}
-        deleted = max(
-            (s.invoked for s in self._deleted if s.subject in names and s.group in {"", start.group}), default=-1
-        )
-        return any(
-            step.status is Status.OK
-            and step.f != "send_offsets"
-            and deleted < step.invoked
-            and step.returned <= start.invoked
-            for step in self._written.get((start.group, start.subject), ())
-        )
+        """Return whether the group had a committed offset of the partition when a reader began."""
+        return has_offset(self._tables, start.group, start, start.subject)
 
     def sent_beyond(self, txn: int, key: str, offset: int) -> Step | None:
         """Return the step by which a transaction sent an offset of the partition beyond this one."""
@@ -112,7 +103,7 @@ def decide(key: str, found: RuleFindings, reads: Reads, offsets: GroupOffsets) -
             yield RuleFindings(part.rule, part.first, part.second, part.offset, weight)
 
 
-NO_FINDING: Final = 9
+NO_FINDING: Final = max(Weight) + 1
 
 
 def _weigh_reset(key: str, offset: int, reads: Reads, slot: int, offsets: GroupOffsets) -> int:

@@ -211,7 +211,7 @@ def zombie_commits(tables: Tables, *, offset_expiry: bool = False) -> Iterator[S
     steps = [s for s in steps if s.f != "send_offsets" or s.member] + list(_proved_by_fetches(tables))
     for group, mine in _by(steps, "group"):
         returned = list(_returned_to(mine))
-        alive = {late: not offset_expiry and _has_offsets(tables, str(group), late) for late, _ in returned}
+        alive = {late: not offset_expiry and has_offset(tables, str(group), late) for late, _ in returned}
         begins = sorted(late.invoked for late, _ in returned)
         blamed = set()
         for late, early, weight in (
@@ -263,8 +263,11 @@ def _proved_by_fetches(tables: Tables) -> Iterator[Step]:
             yield step
 
 
-def _has_offsets(tables: Tables, group: str, late: Step) -> bool:
-    """Return whether an offset of the group was committed before a step, and no client may have deleted it since."""
+def has_offset(tables: Tables, group: str, late: Step, subject: str = "") -> bool:
+    """Return whether an offset of the group was committed before a step, and no client may have deleted it since.
+
+    With `subject` only offsets of that partition count.
+    """
     deletions = [s for s in tables.of("delete_offsets", "delete_topic") if s.status is not Status.FAIL]
 
     def is_deleted(commit: Step) -> bool:
@@ -272,10 +275,11 @@ def _has_offsets(tables: Tables, group: str, late: Step) -> bool:
         return any(s.subject in names and s.group in {"", group} and s.invoked > commit.invoked for s in deletions)
 
     return any(
-        step.group == group and step.number >= 0 and step.returned < late.invoked and not is_deleted(step)
+        step.group == group and subject in {"", step.subject} and step.number >= 0
+        and step.returned <= late.invoked and not is_deleted(step)
         for step in tables.of("commit", "committed")
         if step.status is Status.OK
-    )
+    )  # fmt: skip
 
 
 def double_ownership(tables: Tables) -> Iterator[StepFinding]:

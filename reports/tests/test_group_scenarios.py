@@ -348,6 +348,15 @@ def a_producer_with_an_old_id_commits(h: History) -> None:
     _commits(h, 1, 0)
 
 
+@scenario(27)
+def a_fenced_producer_repeats_its_commit(h: History) -> None:
+    initialised(h, 81, 7, 0)
+    event(h, 81, "begin_txn", txn=1, value="id", producer_id=7, producer_epoch=0)
+    initialised(h, 90, 7, 1)
+    end(h, 1, kind="info")
+    end(h, 1)
+
+
 @scenario()
 def the_newest_producer_commits(h: History) -> None:
     initialised(h, 90, 7, 0)

@@ -1,6 +1,7 @@
 """Compares the rules of a partition with a second oracle, which was written from the definitions only."""
 
-from itertools import islice
+from collections import Counter
+from itertools import islice, product
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,14 +14,18 @@ from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.oracle import exhaustive, find_culprits
 from highwater.reports.tests.oracle.comparison import differences, violations
 from highwater.reports.tests.oracle.histories import Origin, random_history
+from highwater.reports.tests.oracle.history import History
 from highwater.reports.tests.oracle.mixtures import mixture
 from highwater.reports.tests.oracle.simulation import FEATURES
+from highwater.reports.tests.oracle.situations import SITUATIONS
 from highwater.reports.tests.random_ops import operations
 
 RANDOM_HISTORIES = 1000
 CORRECT_HISTORIES = 600
 SEARCHED = 9000
 STRIDE = 16
+SITUATION_SEEDS = 2000
+SITUATION_SHARE = 1 / 50
 NEVER_UNDECIDED = {1, 4, 5, 7, 9, 10, 11, 13, 17, 18, 19, 20, 22, 23, 29, 30, 34, 36, 38, 41}
 INFORMATION = {Rule.DUPLICATE, Rule.STALE_READ, Rule.HIGH_WATERMARK_REGRESSION, Rule.RESURRECTED_RECORD}
 ONLY_INFORMATION = {Rule.INT_SEND_SKIP, Rule.ABORT_REWIND}
@@ -89,3 +94,14 @@ def test_a_dump_with_a_repeated_offset_still_differs_from_another_dump() -> None
         dumps = [dump(0, *first), *([dump(2, *second)] if second else [])]
         found = {part.rule for part in check(operations(dumps), Promise())}
         assert (Rule.REPLICA_DIVERGENCE in found) == differ
+
+
+@pytest.mark.long
+def test_each_situation_is_in_one_of_fifty_histories_with_and_without_a_finding() -> None:
+    counts = Counter[tuple[str, bool | None]]()
+    for seed in range(SITUATION_SEEDS):
+        sample = random_history(seed)
+        for history in (History(sample.ops, sample.promise), History(*mixture(seed))):
+            counts.update((name, situation(history)) for name, situation in SITUATIONS.items())
+    shares = {key: counts[key] / (2 * SITUATION_SEEDS) for key in product(SITUATIONS, (True, False))}
+    assert {key: share for key, share in shares.items() if share < SITUATION_SHARE} == {}

@@ -287,7 +287,7 @@ def test_a_topic_may_be_led_by_a_replica_that_lacks_records(cluster: Cluster) ->
 
 @clause("LST-4", "new leader")
 @defect(Reply(ListOffsetsRequest, "topics.partitions.offset", decrement))
-def test_the_end_is_told_only_when_the_new_leader_knows_it(cluster: Cluster, topic: Topic) -> None:
+def test_the_end_is_returned_only_when_the_new_leader_knows_it(cluster: Cluster, topic: Topic) -> None:
     """Earlier replies have OFFSET_NOT_AVAILABLE, or LEADER_NOT_AVAILABLE before version 5 (KIP-207)."""
     produce_acknowledged(cluster, topic, *VALUES)
     after = fail_over(cluster, topic, kill=True)
