@@ -100,6 +100,15 @@ def a_consumer_that_was_killed_without_a_commit_begins_anywhere(h: History) -> N
     h.poll((3, 4), process=51)
 
 
+@scenario()
+def a_consumer_that_was_killed_has_no_position(h: History) -> None:
+    records(h)
+    member(h, 51, (0, 1))
+    event(h, 51, "crash")
+    event(h, 51, "reset", value=[KEY])
+    h.poll((3, 4), process=51)
+
+
 @scenario(verdict="unknown")
 def whether_the_group_had_committed_is_not_recorded(h: History) -> None:
     records(h)
@@ -312,6 +321,16 @@ def a_lost_commit_of_an_old_generation_had_no_effect(h: History) -> None:
     commit(h, 2, generation_id=2, member_id="b")
     commit(h, 1, "info", generation_id=1, member_id="a")
     committed(h, 2)
+
+
+@scenario()
+def another_member_committed_the_same_offset_as_the_lost_commit(h: History) -> None:
+    records(h)
+    sync(h, 1, "a")
+    sync(h, 2, "b")
+    commit(h, 1, generation_id=2, member_id="b")
+    commit(h, 1, "info", generation_id=1, member_id="a")
+    committed(h, 1)
 
 
 @scenario(verdict="unknown")

@@ -485,6 +485,8 @@ def the_request_contains_the_epoch(h: History) -> None:
 def a_completion_is_about_another_record(h: History) -> None:
     h.begin(0, "send", value=1)
     h.end(0, value=2, offset=0)
+    h.assign(position=0)
+    h.poll((0, 1))
 
 
 @scenario(verdict="unknown")
