@@ -17,7 +17,7 @@ SHARES: Final = {
     "log start": 7, "deletions of everything": 12, "below log start": 7, "keys": 7, "dumps and clients": 4,
     "order of unknown": 6, "groups": 1, "times": 4,
 }  # fmt: skip
-"""How often each script is drawn, so that each of its situations is in 1 of 50 histories (test_independent_oracle.py)."""
+"""How often each script is drawn: each of its situations is in 1 of 50 histories (test_independent_oracle.py)."""
 UNSCRIPTED: Final = [*sorted(THEMES.keys() - SHARES.keys()), *["times"] * 4, *["groups"] * 4]
 """The themes of the other mixtures; those of rules that are rarely found are drawn more often."""
 LIMITS_MS: Final = (UNKNOWN, 0, STEP_MS // 2, 3 * STEP_MS)
