@@ -4,9 +4,11 @@ The handlers write to the metadata store; the controller reacts to the watch eve
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TypeVar
 
 from highwater.reference.configuration.brokers import ROOT as BROKER_CONFIGS
 from highwater.reference.configuration.topic_values import SETTINGS
@@ -45,6 +47,9 @@ INTERNAL_TOPICS = {name: {"cleanup.policy": "compact"} for name in ("__consumer_
 MAX_PARTITIONS = 10_000
 
 
+Key = TypeVar("Key")
+
+
 class RefusedRequestError(Exception):
     def __init__(self, error: ErrorCode, message: str = "") -> None:
         super().__init__(message)
@@ -74,6 +79,11 @@ def is_legal_name(name: str) -> bool:
     return bool(LEGAL_NAME.fullmatch(name)) and name not in {".", ".."}
 
 
+def repeated(keys: Iterable[Key]) -> set[Key]:
+    """Return the keys that occur more than once; a request may have so many that each may be looked at only once."""
+    return {key for key, times in Counter(keys).items() if times > 1}
+
+
 class Topics:
     def __init__(
         self,
@@ -96,13 +106,14 @@ class Topics:
         """
         body: CreateTopicsRequest = request.body
         names = [topic.name for topic in body.topics]
+        twice = repeated(names)
         planned: dict[str, NewTopic] = {}
         refused: dict[str, RefusedRequestError] = {}
         for topic in body.topics:
             try:
                 if not self._controller.active:
                     raise RefusedRequestError(ErrorCode.NOT_CONTROLLER)
-                if names.count(topic.name) > 1:
+                if topic.name in twice:
                     raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
                 planned[topic.name] = self._plan(topic)
             except RefusedRequestError as error:
@@ -266,12 +277,12 @@ class Topics:
     async def create_partitions(self, request: Request) -> CreatePartitionsResponse:
         """Add partitions to topics, one topic after the other, and wait until every live broker knows their leaders."""
         body: CreatePartitionsRequest = request.body
-        names = [topic.name for topic in body.topics]
+        twice = repeated(topic.name for topic in body.topics)
         results = []
         for topic in body.topics:
             error, message = ErrorCode.NONE, None
             try:
-                if names.count(topic.name) > 1:
+                if topic.name in twice:
                     raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
                 await self._add_partitions(topic, validate_only=body.validate_only, wait_ms=body.timeout_ms)
             except RefusedRequestError as refused:
@@ -340,10 +351,10 @@ class Topics:
         states = body.topics if by_id else tuple(DeleteTopicState(name=name) for name in body.topic_names)
         names: dict[DeleteTopicState, str] = {}
         refused: dict[DeleteTopicState, RefusedRequestError] = {}
-        answered = self._answered(states)
+        answered, times = self._answered(states), Counter(states)
         for state in answered:
             try:
-                names[state] = self._topic_to_delete(state, states)
+                names[state] = self._topic_to_delete(state, times)
             except RefusedRequestError as error:
                 refused[state] = error
         topic_ids = {name: self._cache.topics[name].topic_id for name in names.values()}
@@ -364,11 +375,12 @@ class Topics:
     def _answered(self, states: tuple[DeleteTopicState, ...]) -> list[DeleteTopicState]:
         """Return the states with a response: each topic once, even if it is named twice, and all ambiguous states."""
         names = {state.name for state in states if state.name is not None}
+        first = {state: number for number, state in reversed(list(enumerate(states)))}
         return [
             state
             for number, state in enumerate(states)
             if _is_ambiguous(state)
-            or (state not in states[:number] and not (state.name is None and self._named(state) in names))
+            or (first[state] == number and not (state.name is None and self._named(state) in names))
         ]
 
     def _named(self, state: DeleteTopicState) -> str | None:
@@ -382,7 +394,7 @@ class Topics:
         late = await self._still_open({name: deleted[name] for name in deleted if name not in lost}, wait_ms)
         return lost | {name: timed_out("deleted") for name in late}
 
-    def _topic_to_delete(self, state: DeleteTopicState, states: tuple[DeleteTopicState, ...]) -> str:
+    def _topic_to_delete(self, state: DeleteTopicState, times: Mapping[DeleteTopicState, int]) -> str:
         """Return the name of the topic to delete; raise RefusedRequestError if it is unknown or ambiguous."""
         if not self._controller.active:
             raise RefusedRequestError(ErrorCode.NOT_CONTROLLER)
@@ -392,7 +404,7 @@ class Topics:
             )
         name = self._named(state)
         known = self._cache.topics.get(name or "")
-        if states.count(state) > 1 or (known and state.name and DeleteTopicState(topic_id=known.topic_id) in states):
+        if times[state] > 1 or (known and state.name and DeleteTopicState(topic_id=known.topic_id) in times):
             raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
         if name is None:
             raise RefusedRequestError(ErrorCode.UNKNOWN_TOPIC_ID)

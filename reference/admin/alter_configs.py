@@ -21,7 +21,7 @@ from highwater.reference.effects import Request
 from highwater.reference.metadata_cache import MetadataCache
 from highwater.reference.store.client import StoreClient
 from highwater.reference.store.messages import Create, SetData, StoreReply
-from highwater.reference.topics import RefusedRequestError, Topics, is_legal_name
+from highwater.reference.topics import RefusedRequestError, Topics, is_legal_name, repeated
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
     AlterableConfig,
@@ -83,9 +83,10 @@ class AlterConfigs:
     async def replace(self, request: Request) -> AlterConfigsResponse:
         """Replace all configs of each resource."""
         body: AlterConfigsRequest = request.body
-        responses = []
+        responses, twice = [], _named_twice(body.resources)
         for resource in body.resources:
-            error, message = await self._alter(resource, partial(_replace_settings, resource.configs), body)
+            change = partial(_replace_settings, resource.configs)
+            error, message = await self._alter(resource, change, twice, validate_only=body.validate_only)
             responses.append(
                 AlterConfigsResourceResponse(
                     error_code=error,
@@ -99,9 +100,10 @@ class AlterConfigs:
     async def change(self, request: Request) -> IncrementalAlterConfigsResponse:
         """Apply the operations to the configs of each resource."""
         body: IncrementalAlterConfigsRequest = request.body
-        responses = []
+        responses, twice = [], _named_twice(body.resources)
         for resource in body.resources:
-            error, message = await self._alter(resource, partial(_change_settings, resource.configs), body)
+            change = partial(_change_settings, resource.configs)
+            error, message = await self._alter(resource, change, twice, validate_only=body.validate_only)
             responses.append(
                 IncrementalAlterConfigsResourceResponse(
                     error_code=error,
@@ -116,7 +118,9 @@ class AlterConfigs:
         self,
         requested: AlterConfigsResource | IncrementalAlterConfigsResource,
         change: Callable[[Resource, Settings], Settings],
-        body: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+        twice: set[tuple[int, str]],
+        *,
+        validate_only: bool,
     ) -> tuple[ErrorCode, str | None]:
         """Change one resource and return error code and message."""
         kind, name = requested.resource_type, requested.resource_name
@@ -124,10 +128,10 @@ class AlterConfigs:
             if kind not in self._resources:
                 message = f"The configs of a resource of type {kind} cannot be altered."
                 raise RefusedRequestError(ErrorCode.INVALID_REQUEST, message)
-            if [(entry.resource_type, entry.resource_name) for entry in body.resources].count((kind, name)) > 1:
+            if (kind, name) in twice:
                 raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "The request names this resource more than once.")
             resource = self._resources[kind](name)
-            await self._write(resource, change, validate_only=body.validate_only)
+            await self._write(resource, change, validate_only=validate_only)
         except RefusedRequestError as rejection:
             return rejection.error, rejection.message
         return ErrorCode.NONE, None
@@ -199,6 +203,10 @@ class AlterConfigs:
             if not self._broker_setting(name).is_valid(value):
                 message = f"The broker config {name} cannot have the value {value!r}. The value must be {allowed.text}."
                 raise RefusedRequestError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _named_twice(resources: Sequence[AlterConfigsResource | IncrementalAlterConfigsResource]) -> set[tuple[int, str]]:
+    return repeated((resource.resource_type, resource.resource_name) for resource in resources)
 
 
 def _topic_setting(name: str) -> Setting:

@@ -55,7 +55,8 @@ class TopicChanges:
                         controller_context.replicas.move((*key, replica), ReplicaStatus.ONLINE)
         if created:
             answers = controller_context.announce(created, cluster.brokers)
-            online = {topic: sum(key in cluster.states for key in cluster.partitions(topic)) for topic, _ in created}
+            with_new = dict.fromkeys(topic for topic, _ in created)
+            online = {topic: sum(key in cluster.states for key in cluster.partitions(topic)) for topic in with_new}
             controller_context.spawn(self._report_online, online, answers)
 
     def _first_state(self, key: tuple[str, int]) -> PartitionState | None:

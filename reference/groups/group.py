@@ -1,5 +1,6 @@
 """The state of a consumer group and of its members (Apache Kafka: GroupMetadata, MemberMetadata)."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -161,9 +162,8 @@ class Group:
         """
         preferences = [name for name, _ in self.members[self.leader or ""].protocols]
         common = self.common_protocols() or set(preferences)
-        votes = [next((name for name, _ in m.protocols if name in common), "") for m in self.members.values()]
-        order = [name for name in preferences if name in common]
-        return max(order, key=lambda name: (votes.count(name), -order.index(name)))
+        votes = Counter(next((name for name, _ in m.protocols if name in common), "") for m in self.members.values())
+        return max((name for name in preferences if name in common), key=votes.__getitem__)
 
     def is_unstable(self, key: tuple[str, int]) -> bool:
         """Return whether an open transaction may change this offset (KIP-447)."""
