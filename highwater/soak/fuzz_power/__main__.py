@@ -1,9 +1,10 @@
 """Measure which wrong brokers the wire fuzzer finds: `python -m highwater.soak.fuzz_power [NAME...] [--seconds N]`.
 
-The brokers of `defects.toml` were written by an author who had read only the reference broker. Each is a copy of the
-package with one change; `highwater fuzz reference` runs on it with its default settings. The control comes first: what
-it reports about the correct broker counts for no other. Prints for each broker what was reported,
-and the score. The runs are kept in results/fuzz-power. Exit code 1 if any is missed, or the control is not clean.
+The brokers of `defects.toml`, and of `typical.toml` beside it (`--file`), were written by authors who had read only the
+reference broker. Each is a copy of the package with one change; `highwater fuzz reference` runs on it with its default
+settings. The control comes first: what it reports about the correct broker counts for no other. Prints for each broker
+what was reported, and the score. The runs are kept in results/fuzz-power. Exit code 1 if any is missed, or the control
+is not clean.
 """
 
 import os
@@ -58,9 +59,9 @@ def _kind(finding: str) -> str:
     return finding.partition(":")[0].rpartition("-v")[0]
 
 
-def defects() -> list[Defect]:
-    """Return the defects of the table."""
-    return msgspec.convert(tomllib.loads(TABLE.read_text())["mutant"], list[Defect])
+def defects(table: Path = TABLE) -> list[Defect]:
+    """Return the defects of a table."""
+    return msgspec.convert(tomllib.loads(table.read_text())["mutant"], list[Defect])
 
 
 def plant(tree: Path, defect: Defect) -> None:
@@ -95,17 +96,17 @@ def fuzz(tree: Path, folder: Path, seconds: int, seed: int) -> Reported:
     (folder / "fuzz.json").write_text(done.stdout)
     (folder / "stderr.txt").write_text(done.stderr)
     if done.returncode not in {ExitCode.HELD, ExitCode.VIOLATED} or not done.stdout:
-        raise UsageError(f"exit code {done.returncode}", where=str(folder), hint="see stderr.txt")
+        return Reported([], [f"the run ended with exit code {done.returncode}: see stderr.txt in {folder}"])
     summary = msgspec.json.decode(done.stdout)
     found = [f"{finding['id']}: {finding['message']}" for finding in summary["findings"]]
     return Reported(found, [f"not examined: {name}" for name in summary["unexamined"]])
 
 
-def runs(names: Collection[str], seconds: int, seed: int) -> Iterator[tuple[str, Reported]]:
-    """Yield the control and then each wrong broker with what was reported."""
-    chosen = [defect for defect in defects() if not names or defect.name in names]
+def runs(table: Path, names: Collection[str], seconds: int, seed: int) -> Iterator[tuple[str, Reported]]:
+    """Yield the control and then each wrong broker of a table with what was reported."""
+    chosen = [defect for defect in defects(table) if not names or defect.name in names]
     if unknown := set(names) - {defect.name for defect in chosen}:
-        raise UsageError(f"no such defects: {', '.join(sorted(unknown))}", where=str(TABLE))
+        raise UsageError(f"no such defects: {', '.join(sorted(unknown))}", where=str(table))
     with tempfile.TemporaryDirectory() as scratch:
         unchanged, tree = Path(scratch) / "unchanged", Path(scratch) / "tree"
         copy_sources(unchanged)  # once, so that all brokers differ from the same version
@@ -122,12 +123,13 @@ def main(
     names: Annotated[list[str] | None, typer.Argument(help="Defects by name; default: all.")] = None,
     seconds: Annotated[int, typer.Option(min=5, help="Seconds for each broker.")] = 60,
     seed: Annotated[int, typer.Option(help="Seed of the fuzzer.")] = 1,
+    file: Annotated[Path, typer.Option(help="The table of defects.", exists=True, dir_okay=False)] = TABLE,
 ) -> None:
     """Fuzz each wrong broker and print the score; exit code 1 if one is missed."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    kinds, control, found, missed = {d.name: d for d in defects()}, Reported([], []), 0, list[str]()
+    kinds, control, found, missed = {d.name: d for d in defects(file)}, Reported([], []), 0, list[str]()
     started = time.monotonic()
-    for name, reported in runs(names or (), seconds, seed):
+    for name, reported in runs(file, names or (), seconds, seed):
         if name == CONTROL:
             control = reported
             typer.echo(f"control: {'; '.join(control.findings + control.left) or 'clean'}")
