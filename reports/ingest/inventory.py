@@ -26,10 +26,14 @@ IN_OPERATIONS: Final[dict[str, Callable[[Operations], bool]]] = {
     "refused sends": lambda ops: _count(ops, Kind.SEND, Status.FAIL) > 0,
     "reads": lambda ops: bool(np.any((ops.kind == Kind.READ) & (ops.status == Status.OK))),
     "high watermarks": _has("high_watermark"),
+    "high watermarks of the final phase": lambda ops: bool(
+        np.any((ops.quiet == 1) & (ops.status == Status.OK) & (ops.high_watermark != UNKNOWN))
+    ),
     "last stable offsets": _has("last_stable_offset"),
     "log start offsets": _has("log_start_offset"),
     "transactions": _has("txn"),
     "sequences": _has("sequence"),
+    "producer epochs": _has("producer"),
     "keys": _has("key"),
     "resumed group members": lambda ops: bool(np.any(ops.began == Began.RESUMED)),
     "replica dumps": lambda ops: _count(ops, Kind.DUMP, Status.OK) > 0,

@@ -133,6 +133,26 @@ def test_a_rule_whose_data_the_history_lacks_is_not_judged(tmp_path: Path, capsy
     assert "the history lacks replica dumps" in page
 
 
+def test_a_cluster_that_answers_nothing_after_the_faults_is_not_judged_for_progress(tmp_path: Path) -> None:
+    def verdict(*, answered: bool) -> tuple[str, str]:
+        h = History()
+        h.send(1, 0)
+        h.fetch(0, (0, 1), end=1)
+        h.kill()
+        h.phase("final")
+        if answered:
+            h.fetch(0, (0, 1), end=1)
+        else:
+            h.begin(60, "fetch", position=0, leader_epoch=0)
+            h.end(60, "info")
+        result = audit(h.write(tmp_path / "history.ndjson"), overrides={"patience_ms": 4})
+        return next((row.verdict, row.why) for row in result.rules if row.rule == Rule.STUCK)
+
+    assert verdict(answered=True)[0] == "held"
+    lacking = "the history lacks high watermarks of the final phase or descriptions of groups"
+    assert verdict(answered=False) == ("not judged", lacking)
+
+
 def test_the_page_repeats_the_audit_with_its_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = REAL / "producer.log"
     result = audit(path, overrides=PROMISED)
