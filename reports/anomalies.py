@@ -15,12 +15,12 @@ CATALOGUE = Path(__file__).parent.parent / "spec" / "anomalies.toml"
 
 
 class Severity(StrEnum):
-    """Severity: broken promise, allowed by the settings, additional information, or undecided without a setting."""
+    """What a finding means, most important first: a broken promise; undecided; allowed by the settings; harmless."""
 
     VIOLATION = "violation"
+    UNDECIDED = "undecided"
     EXPECTED = "expected"
     INFORMATION = "information"
-    UNDECIDED = "undecided"
 
 
 class Anomaly(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

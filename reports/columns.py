@@ -72,7 +72,7 @@ class Operations:
     `record_value`, `record_count` of them for each row. Columns from `last_stable_offset` on may be left out.
 
     `fate` and `ended` are those of the row's transaction `txn`: its outcome, and the event index of its EndTxn
-    request. `producer` numbers (producer id, epoch), `group` the consumer's group. `at_ms` is the completion time in ms
+    request. `producer` is that of `producer_of`, `group` the consumer's group. `at_ms` is the completion time in ms
     since the start, `calm_ms` the time since the last fault began or ended. `gave_up` is 1 for a send during which its
     client gave up on a record, this one or another.
     """
@@ -124,6 +124,15 @@ class Operations:
         return all(getattr(self, name).strides != (0,) and len(self) > 0 for name in names)
 
 
+EPOCH_BITS: Final = 16
+UNKNOWN_EPOCH: Final = (1 << EPOCH_BITS) - 1
+
+
+def producer_of(number: int, epoch: int | None) -> int:
+    """Return the cell of a numbered producer id and its epoch: cells of one id are in the order of the epochs."""
+    return (number << EPOCH_BITS) | (UNKNOWN_EPOCH if epoch is None else epoch & UNKNOWN_EPOCH)
+
+
 RECORDS = ("record_offset", "record_value")
 ROW_COLUMNS = [column.name for column in fields(Operations) if column.name not in RECORDS]
 OPTIONAL: Final = tuple(ROW_COLUMNS[ROW_COLUMNS.index("last_stable_offset") :])
@@ -131,7 +140,7 @@ OUTCOME_COLUMNS: Final = ("fate", "ended")
 """Columns known only after the whole history was read; a dataset stores them with the transactions."""
 STORED: Final = tuple(name for name in ROW_COLUMNS if name not in OUTCOME_COLUMNS)
 NARROW: Final = dict.fromkeys(("kind", "status", "quiet", "isolation", "began", "gave_up"), np.int8) | dict.fromkeys(
-    ("process", "run", "record_count", "txn", "producer", "key", "node", "group"), np.int32
+    ("process", "run", "record_count", "txn", "key", "node", "group"), np.int32
 )
 """Types of columns whose values ingest numbers itself; columns with values of the history have 64 bits."""
 

@@ -13,7 +13,7 @@ from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.ingest.inventory import Inventory
 from highwater.spec.formats.history import Config, Event
 
-VERSION: Final = 4
+VERSION: Final = 5
 MANIFEST: Final = "dataset.json"
 BUCKETS: Final = 64
 

@@ -14,6 +14,7 @@ from highwater.reports.columns import (
     Kind,
     Operations,
     Status,
+    producer_of,
     with_transaction_outcomes,
 )
 from highwater.reports.ingest.builder import OWN_NUMBER, Builder, Values, packed, text_of
@@ -270,7 +271,7 @@ class Ingest:
         run = self._runs.get(process)
         producer = key = UNKNOWN
         if invoke.producer_id is not None:
-            producer = self._number((invoke.producer_id, invoke.producer_epoch))
+            producer = producer_of(self._number(("producer", invoke.producer_id)), invoke.producer_epoch)
         if invoke.key is not None:
             key = self._number(("key", invoke.key) if type(invoke.key) is str else ("other key", text_of(invoke.key)))
         return packed(

@@ -2,7 +2,19 @@
 
 import numpy as np
 
-from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Operations, Status
+from highwater.reports.columns import (
+    EPOCH_BITS,
+    NEVER,
+    NOTHING,
+    TOMBSTONE,
+    UNKNOWN,
+    UNKNOWN_EPOCH,
+    Fate,
+    Ints,
+    Kind,
+    Operations,
+    Status,
+)
 from highwater.reports.rules.findings import (
     NO_ROW,
     Bounds,
@@ -251,6 +263,28 @@ def _by_sequence(ops: Operations, rows: Ints, sender: Ints) -> tuple[Ints, Ints]
     place = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0)) - 1  # of the last send before this sequence
     known = (place >= 0) & (sender[rows[place]] == sender[rows]) if len(rows) else new
     return rows[place[known]], rows[known]
+
+
+def fenced_sends(view: View) -> tuple[RuleFindings, ...]:
+    """Find producer-reorder (of epochs): a record of an older epoch of a producer id is behind one of a newer epoch.
+
+    A leader rejects it (ProducerAppendInfo.checkProducerEpoch). A client that gave up on a record while the send was
+    open may have sent it again in a newer epoch (KIP-360): undecided, unless the older epoch was used later.
+    """
+    ops, acked = view.ops, view.acked
+    if not ops.has_values("producer"):
+        return ()
+    known = acked[(ops.producer[acked] != UNKNOWN) & (ops.producer[acked] & UNKNOWN_EPOCH != UNKNOWN_EPOCH)]
+    rows = known[np.lexsort((ops.producer[known], ops.offset[known], ops.producer[known] >> EPOCH_BITS))]
+    newest = np.maximum.accumulate(ops.producer[rows])
+    place = np.maximum.accumulate(np.where(ops.producer[rows] == newest, np.arange(len(rows)), 0))
+    late = np.flatnonzero(newest > ops.producer[rows])
+    first, second = rows[late], rows[place[late]]
+    unsure = (ops.gave_up[first] == 1) & ~view.producers.used_after(ops.producer[first], ops.returned[first])
+    return tuple(
+        RuleFindings(Rule.PRODUCER_REORDER, first[mask], second[mask], ops.offset[first[mask]], weight)
+        for mask, weight in ((~unsure, Weight.VIOLATION), (unsure, Weight.UNDECIDED))
+    )
 
 
 def nonmonotonic_sends(view: View) -> RuleFindings:

@@ -77,6 +77,7 @@ FAMILIES: Final = (
     Family(log.rejected_records, Cut.OFFSETS),
     Family(log.lost_and_unseen, Cut.OFFSETS),
     Family(log.producer_reorders, Cut.WHOLE, ("offset", "returned", *CALLS), CALLS, sends_not_rejected),
+    Family(log.fenced_sends, Cut.WHOLE, ("offset", "returned", "producer", "gave_up"), ("producer",), acknowledged),
     Family(log.nonmonotonic_sends, Cut.ROWS),
     Family(log.nonmonotonic_transactions, Cut.WHOLE, ("offset", "txn", "producer", "sequence"), ("txn", "sequence"),
            acknowledged),

@@ -205,17 +205,17 @@ def regressions(view: View) -> tuple[RuleFindings, ...]:
 def beyond_ends(view: View) -> tuple[RuleFindings, ...]:
     """Find read-beyond-end: the last record is at or above the high watermark, or last stable offset, of its reply.
 
-    A leader reads the ends before the records (Partition.readRecords), so both may have advanced in between.
+    A leader reads the ends before the records (Partition.readRecords), so both may have advanced in between: undecided.
     """
     ops = view.ops
     high = _beyond(view, ops.high_watermark, np.ones(len(ops), bool))
-    findings = _weighted(Rule.READ_BEYOND_END, _high_watermark_proofs(view), high)
+    beyond_high = _undecided(Rule.READ_BEYOND_END, _high_watermark_proofs(view), high)
     if not ops.has_values("last_stable_offset"):
-        return findings
+        return (beyond_high,)
     stable = _beyond(view, ops.last_stable_offset, ops.isolation == Isolation.READ_COMMITTED)
     proofs = _read_to(view)
     proofs = proofs.where(ops.isolation[proofs.row] == Isolation.READ_COMMITTED) + _stable_ends(view)
-    return (*findings, *_weighted(Rule.READ_BEYOND_END, proofs, stable))
+    return beyond_high, _undecided(Rule.READ_BEYOND_END, proofs, stable)
 
 
 def _beyond(view: View, end: Ints, rows: Mask) -> Bounds:
@@ -230,11 +230,17 @@ def _high_watermark_proofs(view: View) -> Bounds:
     return _proven(view) + _ends(view)
 
 
-def _weighted(rule: Rule, lower: Bounds, upper: Bounds) -> tuple[RuleFindings, RuleFindings]:
-    """Return a violation for each upper bound that an earlier operation disproves, and undecided the others."""
-    proven = RuleFindings(rule, *sweep(lower, upper))
-    other = upper.where(~np.isin(upper.row, proven.first))
-    return proven, RuleFindings(rule, other.row, no_second_witness(other.row), other.z, Weight.UNDECIDED)
+def _undecided(rule: Rule, lower: Bounds, upper: Bounds) -> RuleFindings:
+    """Return all upper bounds, with the earlier operation that disproves each, if there is one."""
+    low, row, z = sweep(lower, upper)
+    other = upper.where(~np.isin(upper.row, low))
+    return RuleFindings(
+        rule,
+        np.concatenate([low, other.row]),
+        np.concatenate([row, no_second_witness(other.row)]),
+        np.concatenate([z, other.z]),
+        Weight.UNDECIDED,
+    )
 
 
 def stable_offsets_beyond_ends(view: View) -> tuple[RuleFindings, ...]:
@@ -245,7 +251,7 @@ def stable_offsets_beyond_ends(view: View) -> tuple[RuleFindings, ...]:
     both = view.reports & (ops.high_watermark != UNKNOWN)
     rows = np.flatnonzero(both & (ops.last_stable_offset > ops.high_watermark))
     upper = Bounds(ops.invoked[rows], ops.last_stable_offset[rows] - 1, rows)
-    return _weighted(Rule.STABLE_OFFSET_BEYOND_END, _high_watermark_proofs(view), upper)
+    return (_undecided(Rule.STABLE_OFFSET_BEYOND_END, _high_watermark_proofs(view), upper),)
 
 
 def deleted_records(view: View) -> tuple[RuleFindings, ...]:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from highwater.reports.columns import NEVER, OPTIONAL, UNKNOWN, Ints, Operations
+from highwater.reports.columns import EPOCH_BITS, NEVER, OPTIONAL, UNKNOWN, Ints, Operations, producer_of
 from highwater.reports.dataset.schema import Manifest
 from highwater.reports.dataset.writer import Writer
 from highwater.reports.importers.quarantine import Quarantine
@@ -24,7 +24,7 @@ TILE: Final = 20_000
 COPIES: Final = 5  # of 12 partitions each
 STEPS_EVERY: Final = 16
 """Only every 16th tile has steps of groups and transactions: clients commit less often than they poll."""
-NUMBERED: Final = ("process", "producer", "key", "node", "group")
+NUMBERED: Final = ("process", "key", "node", "group")
 OFFSETS: Final = ("offset", "position", "high_watermark", "last_stable_offset")
 IDS: Final = 1_000_000
 
@@ -53,7 +53,7 @@ class Tile:
         return cls(
             history,
             events=most("invoked") * 2,
-            numbers=max(most(*NUMBERED), 1 + max(step.process for step in steps)),
+            numbers=max(most(*NUMBERED), most("producer") >> EPOCH_BITS, 1 + max(step.process for step in steps)),
             values=most("value", "record_value"),
             epochs=most("leader_epoch"),
             transactions=len(history.tables.transactions.names),
@@ -73,6 +73,7 @@ def _times(column: Ints, tile: Tile, turn: int, copy: int) -> Ints:
 def _operations(ops: Operations, tile: Tile, key: str, turn: int, copy: int) -> Operations:
     which, end = turn * COPIES + copy, turn * tile.ends[key]
     moves = dict.fromkeys(OFFSETS, end) | dict.fromkeys(NUMBERED, which * tile.numbers) | {
+        "producer": producer_of(which * tile.numbers, 0),
         "value": which * tile.values, "leader_epoch": turn * tile.epochs, "txn": which * tile.transactions,
         "at_ms": turn * tile.ms, "calm_ms": turn * tile.ms,
     }  # fmt: skip

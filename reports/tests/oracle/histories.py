@@ -22,6 +22,7 @@ from highwater.reports.columns import (
     Kind,
     Operations,
     Status,
+    producer_of,
 )
 from highwater.reports.rules.findings import Promise
 from highwater.reports.tests.oracle.simulation import FEATURES, simulate
@@ -332,7 +333,12 @@ def _add_deletion(chance: random.Random, rows: list[Row]) -> None:
 
 def _set_producer(chance: random.Random, rows: list[Row]) -> None:
     row = _pick(chance, rows, _is_send)
-    row |= {"producer": chance.randrange(-1, 2), "sequence": chance.randrange(-1, 4)}
+    row |= {
+        "producer": chance.choice(
+            [UNKNOWN, producer_of(0, 0), producer_of(0, 1), producer_of(1, 0), producer_of(1, None)]
+        ),
+        "sequence": chance.randrange(-1, 4),
+    }
 
 
 def _set_gave_up(chance: random.Random, rows: list[Row]) -> None:

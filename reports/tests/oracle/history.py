@@ -229,9 +229,6 @@ class History:
         """Return the end that is proved before an operation was invoked."""
         return max((end for end, proof in self.end_proofs if proof.precedes(row)), default=0)
 
-    def proved_stable(self, row: Row) -> int:
-        return max((end for end, proof in self.stable_proofs if proof.precedes(row)), default=0)
-
     @cached_property
     def epoch_statements(self) -> list[Row]:
         return [

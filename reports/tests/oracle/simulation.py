@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from highwater.reports.columns import NEVER, TOMBSTONE, UNKNOWN, Began, Fate, Isolation, Kind, Status
+from highwater.reports.columns import NEVER, TOMBSTONE, UNKNOWN, Began, Fate, Isolation, Kind, Status, producer_of
 from highwater.reports.rules.findings import Promise
 
 FEATURES: Final = (
@@ -208,7 +208,7 @@ class Simulation:
                 plan.row["timestamp_ms"] = self.now
             writer = self.writer(plan)
             epochs = self.epochs.setdefault(writer, [0, 0])
-            plan.row |= {"producer": 10 * writer + epochs[0], "sequence": epochs[1]}
+            plan.row |= {"producer": producer_of(writer, epochs[0]), "sequence": epochs[1]}
             epochs[1] += 1
             self.waiting.setdefault(writer, []).append(plan)
         elif plan.kind in {"fetch", "poll"}:

@@ -15,7 +15,7 @@ no definition states one.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from highwater.reports.columns import TOMBSTONE, UNKNOWN, Began, Kind, Operations, Status
+from highwater.reports.columns import EPOCH_BITS, TOMBSTONE, UNKNOWN, UNKNOWN_EPOCH, Began, Kind, Operations, Status
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.oracle.history import History, Row
@@ -366,7 +366,9 @@ def _is_interleaved(first: Row, second: Row, offset: int, history: History) -> b
 
 
 def _is_reordered(first: Row, second: Row, offset: int, history: History) -> bool:
-    """The second is the previous one of the producer by sequence, and after the first in the log."""
+    """The second is the previous one of the producer by sequence, and after the first in the log; or fences it."""
+    if _is_fenced(first, second):
+        return first.offset == offset
     mine = [send for send in history.sends if send.producer == first.producer is not None]
     sends = [send for send in mine if send.sequence is not None and _place_in_order(send, history) is not None]
     if first not in sends or _place_in_order(first, history) != offset:
@@ -374,6 +376,15 @@ def _is_reordered(first: Row, second: Row, offset: int, history: History) -> boo
     acknowledged = [send for send in sends if send.acknowledged] if first.acknowledged else []
     previous = [_previous_by_sequence(first, others) for others in (sends, acknowledged)]
     return second in previous and (_place_in_order(second, history) or 0) > offset
+
+
+def _is_fenced(first: Row, second: Row) -> bool:
+    """Both were acknowledged, and the second has a newer epoch of the same producer id and a smaller offset."""
+    if first.producer is None or second.producer is None or first.offset is None or second.offset is None:
+        return False
+    (older_id, older), (newer_id, newer) = (divmod(send.producer or 0, 1 << EPOCH_BITS) for send in (first, second))
+    known = older_id == newer_id and UNKNOWN_EPOCH not in {older, newer}
+    return known and older < newer and second.offset < first.offset and first.acknowledged and second.acknowledged
 
 
 def _previous_by_sequence(first: Row, sends: list[Row]) -> Row | None:
@@ -389,6 +400,8 @@ def _place_in_order(send: Row, history: History) -> int | None:
 def _weight_of_order(first: Row, second: Row | None, offset: int, history: History) -> Weight:
     """Return UNDECIDED if the outcome of one send is unknown, and no later send proves that its epoch was kept."""
     unknown = [send for send in (first, second) if send is not None and not send.acknowledged]
+    if second is not None and _is_fenced(first, second):
+        unknown = [first] if first.gave_up else []
     kept = [
         any(later.producer == send.producer and send.precedes(later) for later in history.sends) for send in unknown
     ]
@@ -628,10 +641,6 @@ def _weight_of_gap(first: Row, second: Row | None, offset: int, history: History
     return Weight.VIOLATION if second is first else weight_of_gap(history, first, offset)
 
 
-def _weight_of_proof(first: Row, second: Row | None, offset: int, history: History) -> Weight:
-    return Weight.UNDECIDED if second is None else Weight.VIOLATION
-
-
 def _weight_of_replica(first: Row, second: Row | None, offset: int, history: History) -> Weight:
     assert second is not None
     if second.kind is Kind.SEND:
@@ -662,8 +671,6 @@ WEIGHTS: Final[dict[Rule, Callable[[Row, Row | None, int, History], Weight | Non
     Rule.HIGH_WATERMARK_REGRESSION: _weight_of_ends,
     Rule.FUTURE_READ: _weight_of_future,
     Rule.RESURRECTED_RECORD: _weight_of_replica,
-    Rule.READ_BEYOND_END: _weight_of_proof,
-    Rule.STABLE_OFFSET_BEYOND_END: _weight_of_proof,
 }
 
 

@@ -130,7 +130,7 @@ def the_third_overtakes_the_second(h: History) -> None:
 
 @near_miss(12)
 def a_new_producer_epoch_restarts_the_order(h: History) -> None:
-    _pipelined(h, (0, 0, 0), (1, 2, 0), (2, 1, 1))
+    _pipelined(h, (1, 0, 0), (2, 1, 0), (0, 2, 1))
 
 
 def _pipelined(h: History, *sends: tuple[int, int, int]) -> None:
@@ -158,6 +158,26 @@ def _times_out(h: History, offset: int) -> None:
     h.end(1, offset=1 - offset)
     h.end(0, "info")
     h.send(3, 2, sequence=2, **producer)
+    h.fetch(0, *sorted([(offset, 1), (1 - offset, 2), (2, 3)]), end=3)
+
+
+@anomaly(12, "of an older producer epoch")
+def a_fenced_producer_writes_behind_its_successor(h: History) -> None:
+    _fenced_at(h, 1)
+
+
+@near_miss(12, "of an older producer epoch")
+def a_producer_wrote_before_its_successor(h: History) -> None:
+    _fenced_at(h, 0)
+
+
+def _fenced_at(h: History, offset: int) -> None:
+    h.begin(0, "send", value=1, producer_id=9, producer_epoch=0)
+    h.begin(1, "send", value=2, producer_id=9, producer_epoch=1)
+    h.begin(2, "send", value=3, producer_id=8, producer_epoch=0)
+    h.end(1, offset=1 - offset)
+    h.end(0, offset=offset)
+    h.end(2, offset=2)
     h.fetch(0, *sorted([(offset, 1), (1 - offset, 2), (2, 3)]), end=3)
 
 
