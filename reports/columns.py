@@ -133,6 +133,11 @@ def producer_of(number: int, epoch: int | None) -> int:
     return (number << EPOCH_BITS) | (UNKNOWN_EPOCH if epoch is None else epoch & UNKNOWN_EPOCH)
 
 
+def process_of(cell: int) -> int:
+    """Return the number of the process of a cell (`ingest.builder.Processes`)."""
+    return cell >> 1
+
+
 RECORDS = ("record_offset", "record_value")
 ROW_COLUMNS = [column.name for column in fields(Operations) if column.name not in RECORDS]
 OPTIONAL: Final = tuple(ROW_COLUMNS[ROW_COLUMNS.index("last_stable_offset") :])

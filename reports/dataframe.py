@@ -67,7 +67,7 @@ def _config(config: Config | Mapping[str, Any] | None) -> Config:
     try:
         return msgspec.convert(dict(config or {}), Config)
     except msgspec.ValidationError as error:
-        raise UsageError(str(error), where="config", hint="see class Config in spec/formats/history.py") from error
+        raise UsageError(str(error), where="config", hint="docs/audit/events.md lists the settings") from error
 
 
 def _columns(frame: Any) -> list[str]:
@@ -136,7 +136,7 @@ def _event(rows: list[dict[str, Any]], phase: int, index: int, time_ms: int) -> 
     return Event(
         index=index,
         time_ns=time_ms * 1_000_000,
-        process=row["process"],
+        process=int(row["process"]) if row["process"].isdecimal() else row["process"],
         type="info" if alone else "invoke" if phase == INVOKED else status,
         f=f,
         value=_value(rows, phase, alone),

@@ -32,7 +32,8 @@ def report(folder: Path) -> Path:
     folders = [path for path in [folder, *sorted(p for p in folder.iterdir() if p.is_dir())] if _holds_history(path)]
     histories = [_history(path, OPERATIONS_DRAWN // len(folders)) for path in folders]
     if not histories and not any(parts[name] for name in PARTS if name != "run"):
-        raise UsageError("holds no verdict and no results", where=str(folder), hint="run highwater demo or audit first")
+        hint = f"the page of a history is written by: highwater audit {folder} --html page.html"
+        raise UsageError("holds no results of a run", where=str(folder), hint=hint)
     return _write(folder / PAGE, histories, parts)
 
 

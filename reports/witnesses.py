@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from highwater.reports.anomalies import Anomaly, Severity
-from highwater.reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status
+from highwater.reports.columns import NEVER, UNKNOWN, Ints, Kind, Operations, Status, process_of
 from highwater.reports.ingest.history import Ingested
 from highwater.reports.rules.findings import NO_ROW, RuleFindings, distinct
 from highwater.reports.rules.rule import Rule
@@ -97,7 +97,9 @@ def _evidence(anomaly: Anomaly, finding: StepFinding) -> Evidence:
 
 def _step_witness(role: str, step: Step) -> Witness:
     returned = step.returned if step.returned < NEVER else None
-    return Witness(role=role, invoked=step.invoked, returned=returned, process=step.process, words=step.words)
+    return Witness(
+        role=role, invoked=step.invoked, returned=returned, process=process_of(step.process), words=step.words
+    )
 
 
 def _culprits(findings: RuleFindings) -> Ints:
@@ -137,7 +139,7 @@ def _witness(role: str, key: str, ops: Operations, offset: int, history: Ingeste
         role=role,
         invoked=int(ops.invoked[0]),
         returned=returned if returned < NEVER else None,
-        process=int(ops.process[0]),
+        process=process_of(int(ops.process[0])),
         words=", ".join([" ".join(words[:2]), *words[2:]]),
     )
 

@@ -84,8 +84,16 @@ def proxy_command(
 
 
 def cluster_at(addresses: str, tls_ca: Path | None, tls_cert: Path | None) -> "Upstream":
-    """Return the brokers that --upstream names. Raises UsageError for an address or a certificate with a mistake."""
+    """Return the brokers that --upstream names, and warn if none answers, since one may start later.
+
+    Raises UsageError for an address or a certificate with a mistake.
+    """
+    import asyncio
+
     from highwater.fuzz.proxy.run import parse_address
     from highwater.fuzz.proxy.upstream import Upstream, tls_to_brokers
 
-    return Upstream(tuple(parse_address(each) for each in addresses.split(",")), tls_to_brokers(tls_ca, tls_cert))
+    upstream = Upstream(tuple(parse_address(each) for each in addresses.split(",")), tls_to_brokers(tls_ca, tls_cert))
+    if not asyncio.run(upstream.answers()):
+        typer.echo(f"Warning: no broker answers at {addresses}; clients get no reply until one does.", err=True)
+    return upstream

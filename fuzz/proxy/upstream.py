@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,8 +11,14 @@ from typing import Final
 
 from highwater.errors import UsageError
 from highwater.fuzz.proxy.addresses import Address
+from highwater.reference.wire.framing import encode_request
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest
 
 CONNECT_S: Final = 10.0
+ANSWER_S: Final = 5.0
+CORRELATION_ID: Final = 7
+CLIENT_ID: Final = "highwater-proxy"
+HEAD: Final = struct.Struct(">ii")  # size and correlation id
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,20 @@ class Upstream:
             except OSError as error:  # TimeoutError is an OSError
                 failure = error
         raise failure
+
+    async def answers(self) -> bool:
+        """Return whether a broker answers an ApiVersions request within `ANSWER_S`."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                _, reader, writer = await self.connect()
+                try:
+                    writer.write(encode_request(ApiVersionsRequest(), 0, CORRELATION_ID, CLIENT_ID))
+                    size, correlation_id = HEAD.unpack(await reader.readexactly(HEAD.size))
+                finally:
+                    writer.close()
+        except (OSError, EOFError):
+            return False
+        return size > 0 and correlation_id == CORRELATION_ID
 
     def at(self, address: Address) -> "Upstream":
         """Return the upstream of another broker, with the same TLS settings."""

@@ -81,3 +81,29 @@ def test_the_page_of_errors_lists_every_code_and_what_clients_retry() -> None:
     assert not rows.keys() & others
     assert all(name == ErrorCode(code).name for code, (name, _) in rows.items())
     assert {code for code, (_, kind) in rows.items() if kind.endswith("retry")} == {code.value for code in RETRIABLE}
+
+
+EVENTS = ROOT / "docs" / "audit" / "events.md"
+
+
+def test_the_sample_history_is_valid(tmp_path: Path) -> None:
+    from highwater.reports.audit import audit
+
+    sample = re.search(r"```\n(\{.*?)```", EVENTS.read_text(), re.DOTALL)
+    assert sample
+    path = tmp_path / "history.ndjson"
+    path.write_text(sample[1])
+    result = audit(path)
+    assert (result.verdict, result.quarantine.lines, result.coverage.faults) == ("valid", [], 1)
+
+
+def test_the_tables_of_events_list_every_operation_field_and_setting() -> None:
+    from highwater.spec.formats.history import OPERATIONS, Config, Event
+
+    text = EVENTS.read_text()
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]*)", text.partition("## Records")[2], re.M)
+    first = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    objects = {name for row in rows[-4:] for name in re.findall(r"`(\w+)`:", row[1])}
+    assert (first | objects) >= OPERATIONS - {"header"}
+    mentioned = set(re.findall(r"`(\w+)`", text))
+    assert mentioned >= {name for kind in (Event, Config) for name in kind.__struct_fields__}

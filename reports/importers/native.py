@@ -126,7 +126,7 @@ def events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
                 quarantine.trailer = True
                 continue
             if event.f not in OPERATIONS and event.process != NEMESIS:
-                quarantine.add(f"f {event.f!r} is no operation; docs/audit/formats.md lists them")
+                quarantine.add(f"f {event.f!r} is no operation; docs/audit/events.md lists them")
                 continue
             if event.type == "invoke":
                 if event.f == "end_txn" and event.value not in ENDS:

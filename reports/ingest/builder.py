@@ -53,6 +53,22 @@ class Values:
         return str(number) if number >= 0 else self.texts[-2 - number]
 
 
+OTHERS: Final = 1 << 28
+
+
+class Processes:
+    """Cells of processes: twice their number, plus 1 for raw fetches; processes without a small number follow."""
+
+    def __init__(self) -> None:
+        self._others: dict[int | str, int] = {}
+
+    def cell(self, process: int | str, *, raw: bool = False) -> int:
+        """Return the cell of a process; a raw fetch does not move the position of a consumer of the same process."""
+        if type(process) is int and 0 <= process < OTHERS:
+            return 2 * process + raw
+        return 2 * (OTHERS + self._others.setdefault(process, len(self._others))) + raw
+
+
 class Builder:
     """Rows of one partition, packed until `take` returns them as columns."""
 

@@ -17,7 +17,7 @@ from highwater.reports.columns import (
     producer_of,
     with_transaction_outcomes,
 )
-from highwater.reports.ingest.builder import OWN_NUMBER, Builder, Values, packed, text_of
+from highwater.reports.ingest.builder import OWN_NUMBER, Builder, Processes, Values, packed, text_of
 from highwater.reports.ingest.history import Ingested, InMemoryPartitions, Key, status_of
 from highwater.reports.ingest.incarnations import FormerPartition, TopicIncarnations, key_of, prepend_former_sends
 from highwater.reports.ingest.inventory import Ends, Inventory
@@ -51,11 +51,12 @@ class Ingest:
         self.pending = 0  # rows and records not yet drained
         self._runs: dict[int | str, Run] = {}
         self._numbers: dict[object, int] = {}
+        self._processes = Processes()
         self._starts: dict[int | str, dict[Key, int]] = {}
         self._fresh: set[tuple[int | str, Key]] = set()
         self._last: dict[int | str, int] = {}
         self._lives = TopicIncarnations()
-        self._steps = Steps(self.tables, self._number, self._lives)
+        self._steps = Steps(self.tables, self._processes.cell, self._lives)
         self._gave_up: dict[object, int] = {}  # client -> the last event at which it gave up on a record
         self._quiet = 0
         self._fault_ms = 0
@@ -64,7 +65,7 @@ class Ingest:
         self._idle: dict[int | str, tuple[Event, Event]] = {}  # a final poll without records, while nothing follows it
 
     def _number(self, what: object) -> int:
-        """Return the number of a process, group, node, key or producer, assigned at first use."""
+        """Return the number of a group, node, key or producer, assigned at first use."""
         return self._numbers.setdefault(what, len(self._numbers))
 
     # -- events ------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ class Ingest:
 
     def _written(self, invoke: Event, done: Event | None, status: Status, position: int) -> bytes:
         """Return the packed row of a send."""
-        last, value, process, numbers = done or invoke, invoke.value, invoke.process, self._numbers
+        last, value, process = done or invoke, invoke.value, invoke.process
         offset = last.offset if status is OK and last.offset is not None and last.offset >= 0 else UNKNOWN
         epoch = last.leader_epoch if last.leader_epoch is not None else invoke.leader_epoch
         run = self._runs.get(process)
@@ -277,7 +278,7 @@ class Ingest:
         return packed(
             invoke.index,
             done.index if done is not None else NOT_RETURNED,
-            numbers.setdefault(process, len(numbers)),
+            self._processes.cell(process),
             run.number if run is not None else 0,
             SEND,
             status,
@@ -320,13 +321,11 @@ class Ingest:
             offset = UNKNOWN
         epoch = last.leader_epoch if last.leader_epoch is not None else invoke.leader_epoch
         run, node, at_ms = self._runs.get(process), last.node or invoke.node, last.time_ns // 1_000_000
-        # A raw fetch does not move the position of a consumer that the history records under the same process.
-        reader = process if invoke.f == "poll" else ("raw", process)
         group = invoke.group or (run.group if run is not None else None)
         return packed(
             invoke.index,
             done.index if done is not None else NOT_RETURNED,
-            numbers.setdefault(reader, len(numbers)),
+            self._processes.cell(process, raw=invoke.f != "poll"),
             run.number if run is not None else 0,
             kind,
             status,

@@ -34,7 +34,7 @@ class Steps:
         "group", "metadata", "create_topic", "delete_topic", "init_producer", "begin_txn", "end_txn",
     }  # fmt: skip
 
-    def __init__(self, tables: Tables, number: Callable[[object], int], incarnations: TopicIncarnations) -> None:
+    def __init__(self, tables: Tables, number: Callable[[int | str], int], incarnations: TopicIncarnations) -> None:
         self._tables, self._number, self._lives = tables, number, incarnations
         self._positions: dict[int | str, dict[str, int]] = {}  # where each process has read to
         self._commit_requests: dict[

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from highwater.errors import UsageError
 from highwater.fuzz.proxy.command_line import (
     UPSTREAM_HELP,
     FaultLines,
@@ -50,6 +51,8 @@ def record_command(
     cluster = cluster_at(upstream, tls_ca, tls_cert)
     armed = armed_faults(fault or (), seed, lambda struck, subject: typer.echo(strike_line(struck, subject)))
     endpoints = Endpoints(parse_address(listen, "--listen"), cluster, tls_for_clients(listen_cert), group or (), armed)
+    if out.exists() and out.stat().st_size > 0:
+        raise UsageError("the file exists", where=f"--out {out}", hint="name another one, or delete it")
     sink = out.open("wb")
 
     def listening(address: "Address") -> None:

@@ -62,6 +62,7 @@ class Promise:
     """The settings that decide whether a rule applies. Times are in ms; -1 means unknown or without limit."""
 
     acks_all: bool = True
+    acks_known: bool = True
     idempotence: bool = True
     unclean_election: bool = False  # allowed, or unknown
     unclean_known: bool = True
@@ -81,6 +82,7 @@ class Promise:
 
         return cls(
             acks_all=config.acks == "all",
+            acks_known=config.acks is not None,
             idempotence=config.idempotence is True,
             unclean_election=config.unclean_election is not False,
             unclean_known=config.unclean_election is not None,

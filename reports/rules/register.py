@@ -167,9 +167,12 @@ def stale_stable_ends(view: View) -> tuple[RuleFindings, ...]:
 
 
 def _proven(view: View) -> Bounds:
-    ops, acked = view.ops, view.acked
+    """Return what reads prove, and acknowledgements unless acks is not "all"; unstated, it leaves a stale read open."""
+    ops, acked, promise = view.ops, view.acked, view.promise
     proven = _read_to(view)
-    return proven + Bounds(ops.returned[acked], ops.offset[acked] + 1, acked) if view.promise.acks_all else proven
+    if promise.acks_known and not promise.acks_all:
+        return proven
+    return proven + Bounds(ops.returned[acked], ops.offset[acked] + 1, acked)
 
 
 def _stable_ends(view: View) -> Bounds:

@@ -38,6 +38,7 @@ def random_operations(chance: random.Random) -> tuple[Operations, Promise]:
         row |= {"fate": fates[txn] if txn >= 0 else UNKNOWN, "ended": ended[txn] if txn >= 0 else UNKNOWN}
     promise = Promise(
         acks_all=chance.random() < 0.8,
+        acks_known=chance.random() < 0.8,
         unclean_election=chance.random() < 0.2,
         retention=chance.random() < 0.2,
         compaction=chance.random() < 0.3,

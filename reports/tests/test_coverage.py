@@ -19,6 +19,7 @@ from highwater.reports.report import report_history
 from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.histories import History
 from highwater.reports.verdicts import AuditResult
+from highwater.spec.formats.history import Config
 
 REAL = Path(__file__).parents[2] / "examples" / "histories" / "verifiable-apache-kafka-4.3.1"
 PROMISED = {"acks": "all", "unclean_election": False, "retention": False, "compaction": False, "idempotence": True}
@@ -131,6 +132,20 @@ def test_a_rule_whose_data_the_history_lacks_is_not_judged(tmp_path: Path, capsy
     page = report_history(str(path), result, tmp_path / "page.html").read_text()
     assert "Acknowledged sends: 1, of which 0 lost and none unread." in page
     assert "the history lacks replica dumps" in page
+
+
+def test_a_stale_read_is_undecided_while_it_is_not_known_that_acknowledgements_prove_an_end(tmp_path: Path) -> None:
+    h = History(Config())
+    for value in range(3):
+        h.send(value, value, leader_epoch=5)
+    h.list_offsets(1, epoch=5)
+    h.fetch(0, (0, 0), (1, 1), (2, 2), end=3, epoch=5)
+    path = h.write(tmp_path / "history.ndjson")
+    result = audit(path)
+    (row,) = [row for row in result.rules if row.rule == Rule.STALE_READ]
+    assert (result.verdict, row.verdict, row.why) == ("unknown", "undecided", "--config acks=... decides")
+    assert audit(path, overrides={"acks": "all"}).verdict == "invalid"
+    assert audit(path, overrides={"acks": "1"}).verdict == "valid"
 
 
 def test_a_cluster_that_answers_nothing_after_the_faults_is_not_judged_for_progress(tmp_path: Path) -> None:

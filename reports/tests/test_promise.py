@@ -17,7 +17,13 @@ def test_by_default_everything_is_promised_and_nothing_is_limited() -> None:
 
 def test_an_empty_configuration_promises_as_little_as_possible() -> None:
     assert Promise.of(Config()) == Promise(
-        acks_all=False, idempotence=False, unclean_election=True, unclean_known=False, retention=False, compaction=False
+        acks_all=False,
+        acks_known=False,
+        idempotence=False,
+        unclean_election=True,
+        unclean_known=False,
+        retention=False,
+        compaction=False,
     )
 
 
@@ -25,6 +31,7 @@ def test_an_empty_configuration_promises_as_little_as_possible() -> None:
     ("setting", "value", "expected"),
     [
         ("acks", "1", {"acks_all": False}),
+        ("acks", None, {"acks_all": False, "acks_known": False}),
         ("idempotence", False, {"idempotence": False}),
         ("unclean_election", True, {"unclean_election": True}),
         ("unclean_election", None, {"unclean_election": True, "unclean_known": False}),

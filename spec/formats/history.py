@@ -1,77 +1,4 @@
-"""`history.ndjson`: one line per event of a fault test, as in Jepsen.
-
-An operation is an `invoke` followed by an `ok`, `fail` or `info` of the same process; `info` means that it is unknown
-whether the operation took effect.  A process has at most one open operation; a client that pipelines uses several
-processes.  Faults are `info` events of process `nemesis`.  The first event is the header.
-
-The tables list the values of `f` and the fields of their events beside `topic` and `partition` (a key such as "topic-0"
-contains both).  Unknown fields may be left out; a rule that needs them then finds nothing or is undecided.
-If the client library retries internally, `fail` means a definite rejection, and every other error is `info`.  A `fail`
-with an indefinite `error` (a time-out, a lost connection, not the leader ...) counts as `info`.
-
-Records
-==============  =============================================================================
-send            invoke `value` (unique in its partition; null: a tombstone), `key`, `timestamp_ms` of the record if
-                known, `txn`, `producer_id`, `producer_epoch`, `sequence` (place among the send() calls of that
-                producer in that partition, or of that transaction where the producer is not known); ok: `offset`
-                (-1 when unknown), `leader_epoch` if known.  With `txn`, ok means that it is in the log; `end_txn` has
-                the outcome of the transaction
-poll            ok: `value` = {"topic-0": [[offset, value], ...]}, as a client library returned it; `txn` if the records
-                are processed in that transaction, `group`, `isolation` if it differs from the header's
-fetch           raw: invoke `position`; ok: `value` = [[offset, value], ...], `high_watermark`,
-                `last_stable_offset`, `log_start_offset`, `leader_epoch` (current epoch sent; left out if a
-                follower may have answered, since it may lag), `isolation`, `node`
-list_offsets    raw, latest: ok `high_watermark`, `leader_epoch`; with read_committed `last_stable_offset`
-log_dump        the log of replica `node`: `position` (its log start), ok `value` = [[offset, value], ...] of all its
-                data records, `high_watermark` (its own)
-delete_records  invoke `offset`: records below it may be deleted; -1: all below the high watermark; ok:
-                `log_start_offset` of the reply, if known
-assign          ok: `value` = ["topic-0", ...]; replaces; polls restart here (`position`, or `positions` by key);
-                in a group `group`, `generation_id`, `member_id`, `instance_id`, and polls resume as committed
-seek            ok: `value` = ["topic-0", ...], `position`: polls restart there
-reset           info: `value` = ["topic-0", ...]: the consumer had no valid offset and applied `auto.offset.reset`
-revoke          info: `value` = ["topic-0", ...]; `lost` is the same for partitions that were lost
-crash           info: a consumer that was killed; a new one continues under the same process number
-
-Transactions; `txn` identifies a transaction; its events may belong to several processes
-==============  =============================================================================
-init_producer   InitProducerId: invoke `value` = transactional id or null; ok `producer_id`, `producer_epoch`
-begin_txn       info: `txn`, `producer_id`, `producer_epoch`, `value` = transactional id; promises an `end_txn` event
-send_offsets    TxnOffsetCommit: invoke `txn`, `group`, `value` = {"topic-0": offset}, `generation_id`, `member_id`
-end_txn         invoke `txn`, `value` = "commit" | "abort"; ok: the outcome is decided (markers follow later);
-                fail: rejected, so a commit did not happen; info: unknown
-
-Groups; `group` where there is more than one
-==============  =============================================================================
-commit          invoke and ok: `value` = {"topic-0": offset}, `generation_id` (-1: no member), `member_id`,
-                `instance_id`
-committed       raw: ok `value` = {"topic-0": offset}, the committed offsets of the coordinator, -1 none
-sync            raw: ok `value` = ["topic-0", ...], the assignment by coordinator `node`: `generation_id`, `member_id`,
-                `instance_id`
-group           raw: ok `value` = {"state", "members"}, the coordinator's description of the group
-delete_offsets  invoke `value` = ["topic-0", ...], or null for the whole group, whose generations restart
-
-Cluster
-==============  =============================================================================
-metadata        ok: `node` that answered, `value` = {"topic-0": [leader, leader_epoch], ...}, `topic_id` if there is
-                only one topic
-in_sync         ok: `node` that answered, `value` = {"topic-0": [broker, ...], ...}: the in-sync replicas (only for the
-                report page)
-create_topic    `topic`, ok: `topic_id` if known
-delete_topic    `topic`; its partitions end here; those of a later topic of the same name are distinct
-phase           nemesis: `value` = "load" | "heal" | "final"; reads after "final" run without faults
-trailer         nemesis: the last line; `trailer` in the header promises it, so that a history that was cut is detected
-FAULT           nemesis: `node`, `value` = the fault as in the schedule (fuzz/schedule.py: kill,
-                bounce, pause, cut ...); its end is `restart`, `resume`, or `FAULT over`
-
-Histories of other objects (`workload` in the header); `key` where there are several objects
-==============  =============================================================================
-register        read: ok `value`; write: invoke `value`; cas: invoke `value` = [expected, new]; append: invoke `value`,
-                a string that is added to the end of a register of strings (null counts as "")
-set             add: invoke `value`; read: ok `value` = [element, ...]
-counter         add: invoke `value` (how much); read: ok `value`
-==============  =============================================================================
-"""
+"""`history.ndjson`: one line per event of a fault test, as in Jepsen. docs/audit/events.md has the events and fields."""
 
 import gzip
 import zlib
@@ -90,7 +17,7 @@ OPERATIONS: Final = frozenset({
     "group", "delete_offsets", "metadata", "in_sync", "create_topic", "delete_topic",
     "read", "write", "cas", "append", "add", "header",
 })  # fmt: skip
-"""The values of `f` in the tables above; an event of a client with another one is unusable."""
+"""The values of `f` in docs/audit/events.md; an event of a client with another one is unusable."""
 Records = list[tuple[int, Any]]
 
 
@@ -222,9 +149,7 @@ def read_history(path: Path) -> tuple[Config, Iterator[Event]]:
     try:
         return msgspec.convert(first.value, Config), events
     except msgspec.ValidationError as error:
-        raise UsageError(
-            f"line 1: {error}", where=str(path), hint="see spec/formats/history.py, class Config"
-        ) from error
+        raise UsageError(f"line 1: {error}", where=str(path), hint="docs/audit/events.md lists the settings") from error
 
 
 def _lines(path: Path, source: IO[bytes]) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.errors import ExitCode
+from highwater.fuzz.proxy.command_line import cluster_at
 from highwater.fuzz.proxy.fixture import kafka_proxy
 from highwater.fuzz.proxy.run import FaultProxy
 from highwater.fuzz.proxy.tests.client import Client
@@ -54,6 +56,16 @@ def proxy(*options: str, number: signal.Signals = signal.SIGINT) -> Iterator[Run
             process.send_signal(number)
             run.output = process.communicate(timeout=60)[0]
     run.code = process.returncode
+
+
+def test_a_cluster_that_does_not_answer_is_a_warning(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        cluster_at(address, None, None)
+    assert f"no broker answers at {address}" in capsys.readouterr().err
+    cluster_at(cluster, None, None)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -174,6 +174,7 @@ def changed_promise(chance: random.Random, promise: Promise, limits_ms: Sequence
     return replace(
         promise,
         acks_all=chance.random() < 0.8,
+        acks_known=chance.random() < 0.8,
         idempotence=chance.random() < 0.8,
         unclean_election=chance.random() < 0.2,
         compaction=promise.compaction if chance.random() < 0.9 else not promise.compaction,

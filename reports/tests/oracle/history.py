@@ -202,13 +202,18 @@ class History:
         reported = [
             (row.high_watermark, row) for row in self.rows if row.replies_as_leader and row.high_watermark is not None
         ]
-        return self.record_proofs + reported
+        return (self.record_proofs if self.promise.acks_all else self.read_proofs) + reported
 
     @cached_property
     def record_proofs(self) -> list[tuple[int, Row]]:
-        """Return (end, operation) for each acknowledgement and each read with records."""
-        acks = [(s.offset + 1, s) for s in self.acknowledged if s.offset is not None and self.promise.acks_all]
-        return acks + [(row.last + 1, row) for row in self.reads if row.succeeded]
+        """Return (end, operation) for each read with records, and each acknowledgement if `acks` may be `all`."""
+        if self.promise.acks_known and not self.promise.acks_all:
+            return self.read_proofs
+        return [(s.offset + 1, s) for s in self.acknowledged if s.offset is not None] + self.read_proofs
+
+    @cached_property
+    def read_proofs(self) -> list[tuple[int, Row]]:
+        return [(row.last + 1, row) for row in self.reads if row.succeeded]
 
     @cached_property
     def committed_record_proofs(self) -> list[tuple[int, Row]]:

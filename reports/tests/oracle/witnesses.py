@@ -557,7 +557,7 @@ def _is_beyond_end(first: Row, second: Row | None, offset: int, history: History
 
 
 def _own_ends(read: Row, history: History) -> Iterator[tuple[int | None, list[tuple[int, Row]]]]:
-    yield read.high_watermark, history.end_proofs
+    yield read.high_watermark, [*history.end_proofs, *history.record_proofs]
     if history.is_read_committed(read):
         yield read.last_stable_offset, history.stable_proofs
 
@@ -568,7 +568,8 @@ def _is_stable_beyond_end(first: Row, second: Row | None, offset: int, history: 
         return False
     if not first.high_watermark <= offset < stable:
         return False
-    return second is None or (second.precedes(first) and _proves(history.end_proofs, second, stable - 1))
+    proofs = [*history.end_proofs, *history.record_proofs]
+    return second is None or (second.precedes(first) and _proves(proofs, second, stable - 1))
 
 
 # -- transactions ------------------------------------------------------------------------------------
