@@ -157,21 +157,27 @@ class Engine:
     def run(self, seconds: float, budget: int) -> int:
         """Send at most `budget` cases for at most `seconds`; return the number of cases begun.
 
+        When all are sent, it waits for their responses, and sends those again that were behind a closed connection.
         Raises TargetDown when the target accepts no connection.
         """
         end, begun, now = time.monotonic() + seconds, 0, time.monotonic()
-        while now < end and begun < budget:
+        while now < end and (begun < budget or self.is_unfinished):
             slow = sum(connection.is_slow for connection in self._connections.values())
             while len(self._connections) - min(slow, CONNECTIONS) < CONNECTIONS:
                 self._connect()
             is_busy = slow > 0 and self.hooks.is_busy()
             for connection in list(self._connections.values()):
                 if len(connection.pending) <= IN_FLIGHT // 2 and not is_busy:
-                    begun += self._fill(connection)
+                    begun += self._fill(connection, budget - begun)
             self._poll(POLL_S)
             now = time.monotonic()
             self._check_deadlines(now)
         return begun
+
+    @property
+    def is_unfinished(self) -> bool:
+        """True if a case waits for its response, or is to be sent again."""
+        return bool(self._resend) or any(connection.pending for connection in self._connections.values())
 
     @property
     def is_waiting(self) -> bool:
@@ -253,9 +259,10 @@ class Engine:
 
     # -- out -------------------------------------------------------------------------------------
 
-    def _fill(self, connection: EngineConnection) -> int:
+    def _fill(self, connection: EngineConnection, budget: int) -> int:
+        """Send cases over a connection, at most `budget` new ones; return the number of new ones."""
         begun = 0
-        while self._can_send(connection):
+        while self._can_send(connection) and (self._resend or begun < budget):
             if self._resend:
                 case = self._resend.popleft()
             else:

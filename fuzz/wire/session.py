@@ -169,7 +169,7 @@ class Session:
         elapsed = time.monotonic() - self._started
         bounds = {
             "time": elapsed < self.bounds.seconds,
-            "cases": self.totals.cases < self.bounds.cases,
+            "cases": self.totals.cases < self.bounds.cases or self._engine.is_unfinished,
             "findings": self._findings() < self.bounds.findings,
             "the target is dead": not self.totals.ended,
         }
@@ -219,7 +219,7 @@ class Session:
     def _limit_rate(self, begun: int, started: float) -> None:
         ahead = begun / self.bounds.rate - (time.monotonic() - started)
         if ahead > 0:
-            time.sleep(min(ahead, TURN_S))
+            time.sleep(ahead)
 
     def _check_process(self) -> None:
         """Check that the target is alive (unless it is busy), and its memory and sockets after this turn."""
