@@ -25,7 +25,7 @@ from highwater.fuzz.wire.generate.pool import Pool, sound_frame
 from highwater.fuzz.wire.generate.requests import HARMFUL, generate
 from highwater.fuzz.wire.generate.stream import TRANSPORTS, Stream
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
-from highwater.fuzz.wire.replay import replay_finding
+from highwater.fuzz.wire.replay import Replay, replay_finding
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.steering.corpus import read_state
 from highwater.fuzz.wire.target import FuzzTarget
@@ -251,23 +251,30 @@ def test_a_version_that_killed_the_target_too_often_is_no_longer_sent() -> None:
 
 
 class PanickedTarget(FuzzTarget):
-    """A target that is down and has logged a panic."""
+    """A target that has logged a panic."""
 
     def log_text(self) -> str:
         return "panic: index out of range\n\n\thandlers.go:12\n"
 
 
-def test_a_crash_at_a_known_place_needs_no_replay_and_its_version_is_excluded_after_several(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-    triage, died = Triage(PanickedTarget(address), tmp_path, SEED, "test", shrink_s=0), Failure(Oracle.ALIVE, "is gone")
+def test_a_crash_at_a_known_place_needs_no_replay_and_its_version_is_excluded_after_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = Failure(Oracle.ALIVE, "is gone")
     bystander = Case(10, 2, (sound_frame(random.Random(SEED), APIS[10], 2, 1),))
     killers = [Case(3, version, (sound_frame(random.Random(SEED), APIS[3], version, 1),)) for version in range(7)]
-    assert triage.confirm(died, [bystander, killers[0]], 1) is not None
-    tries = triage.tries
-    for killer in killers[1:]:
-        assert triage.confirm(died, [killer, bystander], 2) is None
-        assert triage.fatal_cases == [killer]
+
+    def run(self: Replay, cases: list[Case], oracle: Oracle | None = None) -> Failure | None:
+        return died if any(case in killers for case in cases) else None
+
+    monkeypatch.setattr(Replay, "run", run)
+    with fake_broker(honest) as address:  # it was started again after each crash
+        triage = Triage(PanickedTarget(address), tmp_path, SEED, "test", shrink_s=0)
+        assert triage.confirm(died, [bystander, killers[0]], 1) is not None
+        tries = triage.tries
+        for killer in killers[1:]:
+            assert triage.confirm(died, [killer, bystander], 2) is None
+            assert triage.fatal_cases == [killer]
     assert triage.tries == tries
     assert triage.fatal_versions == {(3, killer.version) for killer in killers[KILLS_MAX:]}
 

@@ -3,6 +3,8 @@
 import platform
 import re
 import shlex
+import shutil
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -19,8 +21,18 @@ from highwater.reference.wire.registry import APIS
 from highwater.results import write_json
 
 FILE: Final = "finding.json"
+UNEXAMINED: Final = "unexamined"
+"""Folder of the failures that the last run saw and did not examine."""
 SHOWN_BYTES: Final = 1024
 SHOWN_HEX: Final = 200
+SHOWN_STEPS: Final = 20
+REPRODUCED: Final = {
+    (True, True): "yes, also on a freshly started target",
+    (True, False): "yes, by the same target, which was asked again (it was not restarted)",
+    (False, True): "not on a freshly started target",
+    (False, False): "no",
+}
+"""By `reproduced` and `restarted`."""
 EXPECTED: Final = {
     Oracle.ALIVE: "the target stays alive: it accepts a fresh connection and answers ApiVersions",
     Oracle.STACK: "no uncaught exception in the log",
@@ -57,7 +69,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A failure with all that is needed to replay it.
 
     `sequence` is `NAME:SEED` of a stateful sequence; then `steps` is empty, and `without` lists the steps to leave out.
-    `served` are the mutated replies to a client under test. `reproduced`: also on a freshly started target.
+    `served` are the mutated replies to a client under test. `reproduced`: a replay failed in the same way;
+    `restarted`: the target was freshly started before the last replay, so nothing else that it received is the cause.
+    `ran` are sequences that ended just before a crash which could not be replayed: a replay runs them after the steps.
     """
 
     id: str
@@ -80,6 +94,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     log: str = ""
     environment: dict[str, str] = {}
     served: Served | None = None
+    restarted: bool = True
+    ran: list[str] = []
+    note: str = ""
 
     def cases(self) -> list[Case]:
         return [step.case() for step in self.steps]
@@ -98,6 +115,19 @@ def environment(version: str) -> dict[str, str]:
 
 def api_name(key: int) -> str:
     return APIS[key].name if key in APIS else f"key{key}"
+
+
+def make_folder(folder: Path) -> None:
+    """Create the folder of findings and state; raise UsageError if that is not possible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError(
+            "is a file, or in one, and no folder", where=str(folder), hint="give a folder with --out"
+        ) from error
+    except OSError as error:
+        what = f"cannot create the folder of the findings ({error.strerror})"
+        raise UsageError(what, where=str(folder), hint="give another folder with --out") from error
 
 
 def new_id(folder: Path, oracle: Oracle, api: str, version: int) -> str:
@@ -125,6 +155,23 @@ def write_finding(folder: Path, finding: Finding) -> Path:
     return place / FILE
 
 
+def write_unexamined(folder: Path, findings: list[Finding]) -> None:
+    """Replace the failures that earlier runs saw and did not examine by these."""
+    place = folder / UNEXAMINED
+    for file in sorted(place.glob(f"*/{FILE}")):
+        shutil.rmtree(file.parent)
+    with suppress(OSError):  # it is not there, or a file of others is in it
+        place.rmdir()
+    for finding in findings:
+        name = new_id(place, finding.oracle, finding.api, finding.version)
+        write_finding(place, msgspec.structs.replace(finding, id=name))
+
+
+def read_unexamined(folder: Path) -> list[Finding]:
+    """Return the failures that the last run saw and did not examine."""
+    return [read_finding(file) for file in sorted((folder / UNEXAMINED).glob(f"*/{FILE}"))]
+
+
 def read_finding(path: Path) -> Finding:
     """Read a finding from its JSON or its folder; UsageError if it is none."""
     file = path / FILE if path.is_dir() else path
@@ -145,21 +192,34 @@ def readme_text(finding: Finding) -> str:
         f"- observed: {finding.message}",
         f"- place: {finding.place or 'unknown'}",
         f"- mutation: {finding.mutation} {finding.field}".rstrip(),
-        f"- reproduced on a freshly started target: {'yes' if finding.reproduced else 'no'}",
+        f"- reproduced: {REPRODUCED[finding.reproduced, finding.restarted]}",
         f"- target: {finding.target}; seed {finding.seed}, case {finding.case}",
         *(f"- {name}: {value}" for name, value in finding.environment.items()),
-        "", f"Replay: `highwater replay {finding.id} {shlex.quote(finding.target)}`", "",
+        "", f"Replay, in the folder of this file: `highwater replay . {shlex.quote(finding.target)}`", "",
     ]  # fmt: skip
+    if finding.note:
+        lines += [finding.note, ""]
     if finding.served is not None:
         lines += _replies_text(finding.served)
     if finding.sequence:
         without = f", without steps {finding.without}" if finding.without else ""
-        lines += [f"## Sequence {finding.sequence}{without}", "", "```", *finding.said, "```", ""]
-    for number, case in enumerate(finding.cases(), 1):
+        lines += [f"## Sequence {finding.sequence}{without}", "", *_said_text(finding.said), ""]
+    steps = list(enumerate(finding.cases(), 1))
+    if len(steps) > SHOWN_STEPS:
+        lines += [f"The last {SHOWN_STEPS} of {len(steps)} steps; `{FILE}` has all of them.", ""]
+    for number, case in steps[-SHOWN_STEPS:]:
         lines += [f"## Step {number}", "", *_step_text(case), ""]
+    if finding.ran:
+        lines += [f"A replay then runs the sequences that ended last: {', '.join(finding.ran)}.", ""]
     if finding.log:
         lines += ["## What the target logged", "", "```", finding.log, "```", ""]
     return "\n".join(lines)
+
+
+def _said_text(said: list[str]) -> list[str]:
+    if not said:
+        return ["No response in it was wrong. A replay sends its requests again: they follow from its name."]
+    return ["```", *said, "```"]
 
 
 def _replies_text(served: Served) -> list[str]:

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -68,17 +68,20 @@ def replay_finding(fuzz_target: FuzzTarget, finding: Finding, deadline_s: float 
     """Replay a finding against the target; return the failure, or None."""
     make_topics(fuzz_target.address)
     if finding.sequence:
-        violation = replay_sequence(finding.sequence, fuzz_target.address, finding.without)
-        dead = fuzz_target.why_dead_within(LATE_S) if violation is None else None
-        return (
-            violation.failure
-            if violation is not None
-            else Failure(Oracle.ALIVE, f"the target {dead}")
-            if dead
-            else None
-        )
+        return _replay_sequence(fuzz_target, finding.sequence, finding.without)
     settle_s = LATE_S if finding.oracle is Oracle.ALIVE else 0.0
-    return Replay(fuzz_target, deadline_s, settle_s=settle_s).run(finding.cases(), finding.oracle)
+    failure = Replay(fuzz_target, deadline_s, settle_s=settle_s).run(finding.cases(), finding.oracle)
+    for name in finding.ran:
+        failure = failure or _replay_sequence(fuzz_target, name)
+    return failure
+
+
+def _replay_sequence(fuzz_target: FuzzTarget, name: str, without: Collection[int] = ()) -> Failure | None:
+    violation = replay_sequence(name, fuzz_target.address, without)
+    if violation is not None:
+        return violation.failure
+    dead = fuzz_target.why_dead_within(LATE_S)
+    return Failure(Oracle.ALIVE, f"the target {dead}") if dead else None
 
 
 @dataclass
@@ -139,7 +142,7 @@ class Replay:
                 if changed
                 else None
             )
-        return self._steps(cases)
+        return self._steps(cases, sends_all=oracle is Oracle.ALIVE)
 
     def kept_memory(self, cases: list[Case], kinds: int = 1) -> float | None:
         """Return the bytes that the target keeps for each of the requests, if that is too much for so many kinds."""
@@ -184,15 +187,18 @@ class Replay:
         self._steps(cases)
         return self.all_refused
 
-    def _steps(self, cases: list[Case]) -> Failure | None:
+    def _steps(self, cases: list[Case], *, sends_all: bool = False) -> Failure | None:
+        """Send the cases; return the first failure. `sends_all`: also those after it, which may be what is fatal."""
         connection: Connection | None = None
         half_open: list[Connection] = []
+        first: Failure | None = None
         try:
             for case in cases:
                 connection = connection or connect(self.target.address, self.deadline_s)
                 failure, stays = self._step(connection, case)
-                if failure is not None:
-                    return failure
+                first = first or failure
+                if first is not None and not sends_all:
+                    return first
                 if case.ends is Ends.LEAVE:
                     half_open.append(connection)
                 elif not stays:
@@ -205,7 +211,7 @@ class Replay:
             for left in (connection, *half_open):
                 if left is not None:
                     left.close()
-        return None
+        return first
 
     def _step(self, connection: Connection, case: Case) -> tuple[Failure | None, bool]:
         """Send one case; return its failure, and whether the connection can be used again."""

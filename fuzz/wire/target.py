@@ -42,6 +42,8 @@ class FuzzTarget:
         self.version = target.version if target is not None else "unknown"
         self._memory_mb, self._launch = memory_mb, launch
         self.restarts, self.restart_s, self.start_s = 0, 0.0, 0.0
+        self.revivals = 0
+        """How often it was dead and lives again: restarted, or started by others if this process did not launch it."""
         self.renewals = 0
         """How often it did not start with its data, so that it was started with empty data."""
         self.stall_limit_s = STALL_S
@@ -165,23 +167,22 @@ class FuzzTarget:
         If it does not start with its data, it is started with empty data. Otherwise one request that stores what the
         start cannot read would end the run, and no replay could find that request.
         """
-        if self._target is None:
-            return self.why_dead() is None
-        self.restarts += 1
         started = time.monotonic()
         try:
-            is_alive = self._start_with_data(self._target)
+            is_alive = self._start_with_data(self._target) if self._target is not None else self.why_dead() is None
         except (UsageError, TargetFailure):
             is_alive = False
         if not is_alive:
             self.renewals += self._launch is not None
             is_alive = self._renew()
         self.start_s = time.monotonic() - started
+        self.revivals += is_alive
         return is_alive
 
     def _start_with_data(self, target: Target) -> bool:
         started = time.monotonic()
         if target.revive():
+            self.restarts += 1
             self._move_to(target)
             self.restart_s = time.monotonic() - started
         return self.why_dead() is None
@@ -193,6 +194,7 @@ class FuzzTarget:
         self.close()
         try:
             self._move_to(self._launch())
+            self.restarts += 1
         except (UsageError, TargetFailure):
             return False
         return self.why_dead() is None

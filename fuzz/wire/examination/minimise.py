@@ -29,7 +29,10 @@ def minimise_finding(
     if smallest is None:
         return None
     smaller, change = smallest
-    return write_finding(folder, msgspec.structs.replace(smaller, id=f"{finding.id}.min")), change
+    smaller = msgspec.structs.replace(
+        smaller, id=f"{finding.id}.min", reproduced=True, restarted=False, note="", ran=[]
+    )
+    return write_finding(folder, smaller), change
 
 
 def _minimise_sequence(triage: Triage, finding: Finding) -> tuple[Finding, str] | None:
@@ -51,6 +54,9 @@ def _minimise_frames(triage: Triage, finding: Finding) -> tuple[Finding, str] | 
     make_topics(triage.target.address)
     if not triage.breaks(cases, finding.oracle):
         return None
+    if triage.is_gone:
+        hint = "give a target that highwater launches, or a TOML file with the commands that start and stop it"
+        raise UsageError("the target died of the finding and cannot be restarted", where=finding.id, hint=hint)
     smallest = shrink(cases, triage.same_failure(cases, finding.oracle, triage.last_log), triage.shrink_s)
     change = f"{_bytes(cases)} to {_bytes(smallest)} bytes"
     return msgspec.structs.replace(finding, steps=steps_of(smallest)), change

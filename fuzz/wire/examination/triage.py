@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -37,6 +37,13 @@ FAILED_SEARCHES_MAX: Final = 3
 """Limit on searches through all cases of a turn that find no cause; each takes seconds."""
 LOG_KEPT: Final = 4_000
 NO_START: Final = "; it does not start again with its data"
+NOT_SENT_AGAIN: Final = (
+    "The target stayed dead, and was not started by this command, so nothing could be sent to it again. The steps are "
+    "what it received before it stopped answering, in this order; one of them may be the cause."
+)
+NOT_EXAMINED: Final = (
+    "The run ended before this failure was examined. The steps are what the target received before, in this order."
+)
 DIGITS: Final = re.compile(r"0x[0-9a-f]+|[0-9a-f]*\d[0-9a-f]*")
 KILLS_MAX: Final = 4
 """Crashes at one place of the target, after which the API version that reaches it is no longer sent."""
@@ -58,6 +65,10 @@ RESTARTS: Final = FATAL - {Oracle.STACK, Oracle.MEMORY} | {Oracle.DEADLINE}
 
 class RunEndedError(Exception):
     """The time of the run is over, so this failure is not examined further."""
+
+
+class TargetGoneError(RunEndedError):
+    """The target is dead and cannot be started again: every replay would fail, whatever it sends."""
 
 
 @dataclass
@@ -93,6 +104,10 @@ class Triage:
     """How long replays wait for a crash, if the one that is examined comes after the response."""
     is_poisoned: bool = False
     """Whether the failure that is examined leaves data with which the target does not start."""
+    is_gone: bool = False
+    """Whether the target was dead when it was last needed, and could not be started again."""
+    is_fresh: bool = False
+    """Whether the target was restarted before the last replay."""
     tries: int = 0
     last_log: str = ""
     last_failure: Failure | None = None
@@ -105,14 +120,17 @@ class Triage:
         """Return True if a finding has this failure. Checks wrong replies only, since that needs no replay."""
         return failure.oracle not in FATAL and self._signature(failure, case, "") in self.signatures
 
-    def confirm(self, failure: Failure, suspects: list[Case], number: int, log: str | None = None) -> Finding | None:
+    def confirm(
+        self, failure: Failure, suspects: list[Case], number: int, log: str | None = None, ran: Sequence[str] = ()
+    ) -> Finding | None:
         """Find the cause of a failure, shrink it and write a finding.
 
         Returns None if the failure is known, or is a wrong reply that a replay does not reproduce. `suspects` are in
-        the order in which they were sent. `log` is what the target logged, if that is not the one that replays.
-        Sets `fatal_cases` to the case that crashed or blocked the target.
+        the order in which they were sent. `log` is what the target logged, if that is not the one that replays. `ran`
+        are the sequences that ended last. Sets `fatal_cases` to the case that crashed or blocked the target.
+        Raises TargetGoneError if the target is dead for good, unless its death is the failure.
         """
-        self.fatal_cases, self._settle_s, self.is_poisoned = [], 0.0, False
+        self.fatal_cases, self._settle_s, self.is_poisoned, self.is_fresh = [], 0.0, False, False
         is_fatal = failure.oracle in FATAL
         log = (self.target.log_text() if log is None else log) if is_fatal else ""
         if not suspects or self.is_reported(failure, suspects[-1]) or self._cause_is_known(failure, suspects, log):
@@ -120,7 +138,10 @@ class Triage:
         if failure.oracle is Oracle.ALIVE and number in self.explained:
             return None
         self.ensure_alive()
-        culprits = self._find_cause(failure.oracle, suspects)
+        was_gone = self.is_gone
+        if was_gone and failure.oracle is not Oracle.ALIVE:
+            raise TargetGoneError
+        culprits = [] if was_gone else self._find_cause(failure.oracle, suspects)
         if not culprits and not is_fatal:
             self.unconfirmed += 1
             return None
@@ -144,12 +165,12 @@ class Triage:
                 culprits = shrink(culprits, self.same_failure(culprits, failure.oracle, log), self.shrink_s)
                 self.fatal_cases = self.fatal_cases and culprits[-1:]
             reproduced = bool(culprits) and self._breaks_after_restart(culprits, failure.oracle)
+            self.ensure_alive()
         except KeyboardInterrupt:  # its signature is recorded, so a later run would not report it
             self._write(failure, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
             raise
         except RunEndedError:
             return self._write(failure, culprits or suspects, last, number, log=log, reproduced=bool(culprits))
-        self.ensure_alive()
         # A timer has changed the state (members expire), or a cache was filled.
         if failure.oracle in (Oracle.STATE, Oracle.LEAK) and not reproduced:
             self.unconfirmed += 1
@@ -157,7 +178,10 @@ class Triage:
             return None
         if culprits and not reproduced and self._is_alike(failure, None, log):
             return None
-        return self._write(failure, culprits or suspects, last, number, log=log, reproduced=reproduced)
+        note, ran = (NOT_SENT_AGAIN, ran) if was_gone else ("", ())
+        return self._write(
+            failure, culprits or suspects, last, number, log=log, reproduced=reproduced, note=note, ran=ran
+        )
 
     def _cause_is_known(self, failure: Failure, suspects: list[Case], log: str) -> bool:
         """Return True if only one API has crashed the target at this place, so that no replay is needed."""
@@ -250,6 +274,8 @@ class Triage:
 
         A hang begins with its cause, and to wait for it again would take seconds.
         """
+        if self.is_gone:
+            return tried  # no other try is possible
         hangs = self.last_failure is not None and SILENT in self.last_failure.message
         if len(tried) == 1 or hangs or self.breaks(tried[-1:], Oracle.ALIVE):
             return tried[-1:]
@@ -263,7 +289,8 @@ class Triage:
         """
         self._settle_s = LATE_S
         part = next((part for part in _parts(suspects[-LATE_MAX:], LATE_PART) if self.breaks(part, Oracle.ALIVE)), [])
-        alone = next((case for case in _parts(part, 1) if self.breaks(case, Oracle.ALIVE)), [])
+        parts = _parts(part if not self.is_gone else [], 1)
+        alone = next((case for case in parts if self.breaks(case, Oracle.ALIVE)), [])
         self._settle_s = LATE_S if part else 0.0
         return alone or part
 
@@ -273,7 +300,7 @@ class Triage:
         if is_hopeless or not self.breaks(suspects, oracle):
             self._failed_searches[oracle] += 1
             return []
-        while len(suspects) > 1:
+        while len(suspects) > 1 and not self.is_gone:
             middle = len(suspects) // 2
             half = next((part for part in (suspects[middle:], suspects[:middle]) if self.breaks(part, oracle)), None)
             if half is None:
@@ -340,6 +367,8 @@ class Triage:
         def same(candidate: list[Case]) -> bool:
             if not candidate or (_last_key_and_version(candidate), decode_error_of(candidate[-1])) != (last_api, wrong):
                 return False
+            if self.is_gone:
+                return False
             if not self.breaks(candidate, oracle):
                 return False
             return oracle not in PLACED or place_of(self.last_log) == place
@@ -352,6 +381,8 @@ class Triage:
         deadline_s = min(self.deadline_s, CRASH_DEADLINE_S) if is_of_process else self.deadline_s
         if self.ended.is_set():
             raise RunEndedError
+        if self.is_gone:
+            raise TargetGoneError
         failure = Replay(self.target, deadline_s, PARKED_AGAIN_S, self._settle_s).run(cases, oracle)
         self.last_failure = failure
         self.last_log = self.target.log_text() if failure is not None and failure.oracle in FATAL else ""
@@ -372,30 +403,47 @@ class Triage:
             make_topics(self.target.address)  # the next suspects need them
 
     def _breaks_after_restart(self, cases: list[Case], oracle: Oracle) -> bool:
-        """Return True if the cases also fail on a freshly started target, as for a user who replays the finding."""
-        if not self.target.restart():
+        """Return True if the cases also fail on a freshly started target, as for a user who replays the finding.
+
+        Also True if the target cannot be restarted: `is_fresh` says so.
+        """
+        self.is_fresh = self.target.restart()
+        if not self.is_fresh:
             return True
         make_topics(self.target.address)
         return self.breaks(cases, oracle)
 
     def ensure_alive(self) -> None:
-        if self.target.why_dead() is not None and not self.target.restart():
-            self.target.revive()
+        """Start the target again if it is dead; `is_gone` says that it stays dead."""
+        self.is_gone = self.target.why_dead() is not None and not self.target.restart() and not self.target.revive()
+
+    def draft(self, failure: Failure, suspects: list[Case], number: int, log: str, ran: Sequence[str] = ()) -> Finding:
+        """Return a failure as the run saw it, before any replay."""
+        return self._finding(failure, suspects, suspects[-1], number, log=log, note=NOT_EXAMINED, ran=ran)
 
     def _write(
-        self, failure: Failure, cases: list[Case], last: Case, number: int, *, log: str, reproduced: bool
-    ) -> Finding:
-        api, version = api_name(last.key), last.version
-        finding = Finding(
-            id=new_id(self.folder, failure.oracle, api, version), oracle=failure.oracle, api=api, version=version,
-            mutation=last.mutation, field=last.field, place=place_of(log), message=failure.message,
-            expected=EXPECTED[failure.oracle], target=self.target_name, seed=self.seed, case=number,
-            reproduced=reproduced,
-            steps=steps_of(cases), log=log[-LOG_KEPT:], environment=environment(self.target.version),
-        )  # fmt: skip
+        self, failure: Failure, cases: list[Case], last: Case, number: int, *, log: str, reproduced: bool,
+        note: str = "", ran: Sequence[str] = (),
+    ) -> Finding:  # fmt: skip
+        finding = self._finding(
+            failure, cases, last, number, log=log, reproduced=reproduced, restarted=self.is_fresh, note=note, ran=ran
+        )
         write_finding(self.folder, finding)
         self.findings.append(finding)
         return finding
+
+    def _finding(
+        self, failure: Failure, cases: list[Case], last: Case, number: int, *, log: str, note: str, ran: Sequence[str],
+        reproduced: bool = False, restarted: bool = False,
+    ) -> Finding:  # fmt: skip
+        api, version = api_name(last.key), last.version
+        return Finding(
+            id=new_id(self.folder, failure.oracle, api, version), oracle=failure.oracle, api=api, version=version,
+            mutation=last.mutation, field=last.field, place=place_of(log), message=failure.message,
+            expected=EXPECTED[failure.oracle], target=self.target_name, seed=self.seed, case=number,
+            reproduced=reproduced, restarted=restarted, note=note, ran=list(ran),
+            steps=steps_of(cases), log=log[-LOG_KEPT:], environment=environment(self.target.version),
+        )  # fmt: skip
 
 
 def _place_of_kill(failure: Failure, log: str) -> str:
