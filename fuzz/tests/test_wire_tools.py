@@ -278,6 +278,10 @@ def test_a_mutated_response_is_stored_as_edits(before: bytes, after: bytes, size
         (["no-such-target"], "no such target"),
         (["--client", "true"], "{bootstrap}"),
         (["--self-test", "--defect", "NoSuchDefect"], "NoSuchDefect"),
+        (["reference", "--defect", "SnappyBomb"], "--defect has no effect"),
+        (["reference", "--seeds", "4"], "--seeds has no effect"),
+        (["--self-test", "--cases", "4"], "--cases has no effect"),
+        (["--client", "true {bootstrap}", "--rate", "4"], "--rate has no effect"),
     ],
 )
 def test_bad_input_is_rejected(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
+from highwater.fuzz.wire.verdict import ENDS, INTERRUPTED, exit_code, verdict
+
 if TYPE_CHECKING:
     from highwater.fuzz.wire.steering.go_counters import Counters
     from highwater.fuzz.wire.target import FuzzTarget
@@ -21,9 +23,14 @@ TARGET_HELP: Final = (
 )
 REPLAY_HELP: Final = f"{TARGET_HELP}; for a client's finding 'COMMAND {{bootstrap}}'"
 OWNED_HELP: Final = "Allow a target on another machine, which you own and may crash."
+OF_SELF_TEST: Final = frozenset({"seconds", "seed", "json_", "self_test", "defect", "seeds"})
+OF_CLIENT: Final = frozenset({"seconds", "cases", "seed", "out", "resume", "deadline", "memory_mb", "client", "json_"})
+NOT_OF_TARGET: Final = frozenset({"self_test", "defect", "seeds", "client"})
+NAMED_UNEXAMINED: Final = 3
 
 
 def fuzz_command(
+    context: typer.Context,
     target: Annotated[str, typer.Argument(help=TARGET_HELP)] = "",
     seconds: Annotated[
         float, typer.Option(min=0.1, help="Time limit; with --self-test, for each defect and seed.")
@@ -62,13 +69,14 @@ def fuzz_command(
 ) -> None:
     """Fuzz a broker; save a replayable finding for each crash, hang, stall, leak, wrong reply or accepted nonsense.
 
-    Exit code 1 if there is a finding. Each finding is a folder, for highwater replay and minimise. A target that this
-    command launches is restarted when it crashes, and failures are confirmed on a second instance meanwhile. The
-    summary says what the oracles over the whole run covered: refuse, leak, stall and state.
+    Exit code 1 if there is a finding, or a failure that was seen and not examined; 3 if the run was interrupted and
+    has no finding. Each finding is a folder, for highwater replay and minimise. A target that this command launches is
+    restarted when it crashes, and failures are confirmed on a second instance meanwhile; a target at HOST:PORT is never
+    restarted. The summary says what the oracles over the whole run covered: refuse, leak, stall and state.
 
     Examples: highwater fuzz reference --seconds 30 · highwater fuzz localhost:9092 --seed 7 --resume
     """
-    from highwater.errors import ExitCode, UsageError
+    from highwater.errors import UsageError
     from highwater.fuzz.wire.session import Bounds
     from highwater.fuzz.wire.steering.line_coverage import check_lines, count_lines, lines_summary
     from highwater.results import new_folder, write_json
@@ -76,6 +84,7 @@ def fuzz_command(
 
     if [bool(target), bool(client), self_test].count(True) != 1:
         raise UsageError("give one of TARGET, --client and --self-test", hint="try: highwater fuzz reference")
+    _refuse_ignored_options(context)
     if self_test:
         _score(defect or [], range(seed, seed + seeds), seconds, json_=json_)
     if client:
@@ -96,10 +105,30 @@ def fuzz_command(
         summary = fuzz(fuzz_target, folder, seed, bounds, resume=resume, against=other, quiet=json_, counters=counters)
     if lines:
         summary["lines"] = lines_summary(folder)
+    summary["page"] = str(html or results / "report.html")
     write_json(results / "fuzz.json", summary)
     _write_page(folder, summary, [results / "report.html", *([html] if html else [])])
     _print_summary(summary, target, json_=json_)
-    raise typer.Exit(ExitCode.VIOLATED if summary["findings"] or summary["unexamined"] else ExitCode.HELD)
+    raise typer.Exit(exit_code(summary))
+
+
+def _refuse_ignored_options(context: typer.Context) -> None:
+    """Raise UsageError for an option that the chosen kind of run would ignore."""
+    from highwater.errors import UsageError
+
+    given = {
+        option.name: option.opts[-1]
+        for option in context.command.params
+        if option.name and str(context.get_parameter_source(option.name)).endswith("COMMANDLINE")
+    }
+    if "self_test" in given:
+        ignored, hint = given.keys() - OF_SELF_TEST, "leave it out, or give a target instead of --self-test"
+    elif "client" in given:
+        ignored, hint = given.keys() - OF_CLIENT, "leave it out, or give a target instead of --client"
+    else:
+        ignored, hint = given.keys() & NOT_OF_TARGET, "add --self-test instead of a target, or leave it out"
+    if ignored:
+        raise UsageError(f"{given[min(ignored)]} has no effect in this run", hint=hint)
 
 
 def _score(defects: list[str], seeds: range, seconds: float, *, json_: bool) -> NoReturn:
@@ -132,7 +161,6 @@ def _fuzz_client(
 ) -> NoReturn:  # fmt: skip
     import msgspec
 
-    from highwater.errors import ExitCode
     from highwater.fuzz.wire.clients.process import Client
     from highwater.fuzz.wire.clients.session import ClientSession
     from highwater.signals import interruptible
@@ -145,8 +173,10 @@ def _fuzz_client(
         for finding in summary["findings"]:
             typer.echo(f"{finding['id']}: {finding['message']}: {finding['path']}")
         exits = ", ".join(f"{count} × {code}" for code, count in summary["exits"].items())
-        typer.echo(f"{summary['cases']} runs, {summary['spoiled']} mutated replies, exit codes: {exits}; seed {seed}")
-    raise typer.Exit(ExitCode.VIOLATED if summary["findings"] else ExitCode.HELD)
+        interrupted = f"; {INTERRUPTED}" if summary["ended"] == INTERRUPTED else ""
+        sent = f"{summary['cases']} runs, {summary['spoiled']} mutated replies, exit codes: {exits}; seed {seed}"
+        typer.echo(f"{sent}{interrupted}")
+    raise typer.Exit(exit_code(summary))
 
 
 def _write_page(folder: Path, summary: dict[str, Any], paths: list[Path]) -> None:
@@ -195,7 +225,7 @@ def fuzz(
 
 def _live(session: Any) -> str:
     totals = session.totals
-    rate = totals.cases / totals.sending_s if totals.sending_s else 0.0
+    rate = totals.cases / totals.seconds if totals.seconds else 0.0
     return (
         f"fuzzing {session.target.name}: {totals.seconds:.0f} of {session.bounds.seconds:.0f} s, "
         f"{totals.cases:,} cases, "
@@ -215,25 +245,34 @@ def _print_summary(summary: dict[str, Any], target: str, *, json_: bool) -> None
         if finding["place"]:
             typer.echo(f"  at: {finding['place']}")
         typer.echo(f"  replay: highwater replay {finding['path']} {target}")
-    for name, why in summary["skipped"].items():
-        typer.echo(f"skipped: sequences {name}: {why}")
+    for why in dict.fromkeys(summary["skipped"].values()):
+        names = " and ".join(name for name, reason in summary["skipped"].items() if reason == why)
+        typer.echo(f"not run: the sequences {names}, which need TLC and Java: {why}")
     if lines := summary.get("lines"):
         read = summary["guidance"]["readings"]
         steered = f"; its counters were read {read:,} times" if read else ""
         typer.echo(f"lines of {target}: {lines['covered']:,} of {lines['all']:,}{steered}")
     for oracle, covered in summary["oracles"].items():
         typer.echo(f"{oracle}: {covered}")
-    verdict = f"{len(summary['findings'])} findings" if summary["findings"] else "clean"
-    if unexamined := summary["unexamined"]:
-        seen = (
-            f"{len(unexamined)} failures were seen and not examined, because the run ended: {'; '.join(unexamined[:3])}"
+    if earlier := summary["earlier_findings"]:
+        typer.echo(
+            f"{summary['folder']} also has {earlier} findings of earlier runs; with --resume the same failure is not "
+            f"reported again"
         )
-        typer.echo(f"{seen}. Run longer, or continue with --resume")
-        verdict = verdict if summary["findings"] else "not clean"
+    if unexamined := summary["unexamined"]:
+        named = "; ".join(unexamined[:NAMED_UNEXAMINED]) + "; …" * (len(unexamined) > NAMED_UNEXAMINED)
+        typer.echo(
+            f"seen and not examined: {len(unexamined)} failures, in {summary['unexamined_folder']}: {named}\n"
+            f"  --resume examines them, and highwater replay sends one again"
+        )
+    typer.echo(f"page: {summary['page']}")
+    sending = summary["cases"] / (summary["sending_seconds"] or 1)
     typer.echo(
-        f"{summary['cases']:,} cases, {summary['cases_per_second']:,} a second, {summary['sequences']:,} sequences, "
-        f"coverage {summary['coverage']:,}, {summary['restarts']} restarts, "
-        f"{summary['memory_peak_mb']} MB peak memory, seed {summary['seed']}: {verdict}"
+        f"{summary['cases']:,} cases in {summary['seconds']} s ({summary['cases_per_second']:,.0f} a second; "
+        f"{sending:,.0f} while it was sending), {summary['sequences']:,} sequences, "
+        f"coverage {summary['coverage']:,}, {summary['restarts']} restarts of the target, "
+        f"at most {summary['memory_peak_mb']} MB used by the fuzzer, seed {summary['seed']}, "
+        f"{ENDS[summary['ended']]}: {verdict(summary)}"
     )
 
 
@@ -290,7 +329,8 @@ def minimise_command(
     from highwater.fuzz.wire.examination.minimise import minimise_finding
     from highwater.fuzz.wire.findings import read_finding
 
-    finding, folder = read_finding(file), (file if file.is_dir() else file.parent).parent
+    place = file.absolute() if file == Path() else file  # the folder that has the finding's folder
+    finding, folder = read_finding(file), (place if file.is_dir() else place.parent).parent
     if finding.served is not None:
         smallest = minimise_served(target, finding, folder, seconds)
     else:

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from highwater.fuzz.wire.oracles.responses import code_name
 from highwater.fuzz.wire.steering.corpus import Coverage, State, read_state
+from highwater.fuzz.wire.verdict import ENDS, verdict
 
 NUMBER: Final = re.compile(r"-?\d+")
 
@@ -30,6 +31,7 @@ def page(folder: Path, summary: dict[str, Any]) -> str:
     return environment.get_template("fuzz.html.j2").render(
         folder=folder, summary=summary, state=state, findings=state.findings, apis=apis, mutations=mutations, most=most,
         progress=_progress(coverage, state), error_names=_error_names, shade=_shade,
+        ends=ENDS, verdict=verdict(summary),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.fuzz.wire.examination.triage import Triage
-from highwater.fuzz.wire.findings import FILE, Finding, api_name
+from highwater.fuzz.wire.findings import FILE, Finding, api_name, make_folder
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.process import MEGABYTE, Process
 from highwater.fuzz.wire.steering.corpus import Corpus, Coverage, State, read_state, write_state
@@ -34,9 +34,14 @@ class Totals:
 
 
 class RunState:
-    """The state of one run, kept in the folder of its findings; with `resume` it continues from what is there."""
+    """The state of one run, kept in the folder of its findings; with `resume` it continues from what is there.
+
+    Raises UsageError if that cannot be a folder.
+    """
 
     def __init__(self, folder: Path, seed: int, *, resume: bool) -> None:
+        make_folder(folder)
+        self._earlier = 0 if resume else sum(1 for _ in folder.glob(f"*/{FILE}"))
         done = read_state(folder) if resume else None
         self.folder, self.seed, self.done = folder, seed, done or State(seed=seed)
         self.coverage = Coverage.from_rows(done.points, done.growth) if done is not None else Coverage()
@@ -76,10 +81,12 @@ class RunState:
     def summary(self, totals: Totals, triage: Triage, stream: Stream, frames: int) -> dict[str, Any]:
         """Return what was sent, how fast, and what was found and avoided."""
         return {
-            "cases": totals.cases, "cases_per_second": _rate(totals.cases, totals.sending_s),
-            "frames": frames, "frames_per_second": _rate(frames, totals.sending_s),
-            "sequences": totals.sequences, "sequences_per_second": _rate(totals.sequences, totals.sequence_s),
-            "seconds": round(totals.seconds, 1), "seed": self.seed, "ended": totals.ended,
+            "cases": totals.cases, "cases_per_second": _rate(totals.cases, totals.seconds),
+            "frames": frames, "frames_per_second": _rate(frames, totals.seconds),
+            "sequences": totals.sequences, "sequences_per_second": _rate(totals.sequences, totals.seconds),
+            "seconds": round(totals.seconds, 1), "sending_seconds": round(totals.sending_s, 2),
+            "sequence_seconds": round(totals.sequence_s, 2), "seed": self.seed, "ended": totals.ended,
+            "folder": str(self.folder), "earlier_findings": self._earlier,
             "coverage": len(self.coverage.points), "memory_peak_mb": self._own.memory()[1] // MEGABYTE,
             "unconfirmed": triage.unconfirmed, "alike": triage.alike,
             "avoided": [f"{api_name(key)} {mutation} {place}".rstrip() for key, mutation, place in

@@ -2,9 +2,9 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,10 +14,10 @@ from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import SILENT, advertised, unknown_versions
 from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
 from highwater.fuzz.wire.examination.agreement import disagreement, random_read
-from highwater.fuzz.wire.examination.confirmation import LAST_S, Confirmation
+from highwater.fuzz.wire.examination.confirmation import LAST_S, Confirmation, Draft
 from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
-from highwater.fuzz.wire.examination.triage import CRASH_DEADLINE_S, FATAL, PARKED_AGAIN_S, SHRINK_S, Triage
-from highwater.fuzz.wire.findings import Finding, api_name
+from highwater.fuzz.wire.examination.triage import CRASH_DEADLINE_S, FATAL, PARKED_AGAIN_S, SHRINK_S, WATCHED, Triage
+from highwater.fuzz.wire.findings import UNEXAMINED, Finding, api_name, read_unexamined, write_unexamined
 from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Kind
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.oracles.leaks import LeakKind, LeakWatch
@@ -37,6 +37,7 @@ from highwater.fuzz.wire.steering.corpus import Coverage
 from highwater.fuzz.wire.steering.go_counters import Counters
 from highwater.fuzz.wire.steering.guidance import Guidance
 from highwater.fuzz.wire.target import FuzzTarget
+from highwater.fuzz.wire.verdict import INTERRUPTED
 
 SOUND_SHARE: Final = 0.25
 """Share of valid requests, which bring the target into states with topics, groups and transactions."""
@@ -49,8 +50,6 @@ BUSY_S: Final = 0.25
 STUCK_S: Final = 0.6
 SLOW: Final = "slow"
 OF_SEQUENCES: Final = "death in sequences"
-SEARCHES: Final = (Oracle.LEAK, OF_SEQUENCES)
-"""Jobs that look for a failure, and are none if they are left."""
 DEAD_S: Final = 10.0
 """A broker that stalls for longer is dead."""
 STATES_EVERY_S: Final = 0.5
@@ -100,7 +99,7 @@ class Session:
         if dead is not None:
             raise UsageError(f"the target {dead}", where=self.target.address, hint="is it a Kafka broker, and running?")
         self.state = RunState(self.folder, self.seed, resume=self.resume)
-        done = self.state.done
+        done, self._left_before = self.state.done, read_unexamined(self.folder) if self.resume else []
         self.triage = Triage(self.target, self.folder, self.seed, self.target.name)
         self.triage.shrink_s = self.bounds.shrink_s
         self.triage.deadline_s = min(self.triage.deadline_s, self.bounds.deadline_s)
@@ -149,21 +148,37 @@ class Session:
         """Fuzz until a bound is reached, the target stays dead, or Ctrl-C; return the object that `--json` prints."""
         self._started, self._processor = time.monotonic(), time.process_time()
         try:
+            while self._left_before:
+                self._suspect_again(self._left_before.pop())
             while self._within_bounds():
                 self._turn()
                 self.totals.seconds = time.monotonic() - self._started
                 self.state.persist_if_due(self.totals, self.triage, self._stream)
                 watch(self)
         except KeyboardInterrupt:
-            self.totals.ended = "interrupted"
+            self.totals.ended = INTERRUPTED
         finally:
             self._stalls.close()
             self._guidance.new_units()  # the last reading
             self._engine.close()
+            self._leave_rest()
             self._confirmation.close(LAST_S if self.totals.ended == "time" else 0.0)
             self.totals.seconds = time.monotonic() - self._started
+            write_unexamined(self.folder, [draft() for draft in self._confirmation.unexamined().values()])
             self.state.persist(self.totals, self.triage, self._stream)
         return self.summary()
+
+    def _leave_rest(self) -> None:
+        """Leave the failures that were not handed to the confirmation: the run ended within a turn."""
+        number = self.totals.cases
+        for finding in self._left_before:
+            self._leave(finding)
+        for failure, suspects, name in [*self._failures, *map(self._stall_of, self._stalled)]:
+            if suspects and not self.triage.is_reported(failure, suspects[-1]):
+                self._confirmation.leave(name, partial(self.triage.draft, failure, suspects, number, ""))
+
+    def _leave(self, finding: Finding) -> None:
+        self._confirmation.leave(_name_of(finding), lambda: finding)
 
     def _within_bounds(self) -> bool:
         elapsed = time.monotonic() - self._started
@@ -293,12 +308,17 @@ class Session:
 
     def _handle_stalls(self) -> None:
         while self._stalled:
-            waited_s, suspects = self._stalled.popleft()
+            failure, suspects, name = self._stall_of(self._stalled.popleft())
             self._suspend(suspects)
             self._suspect_sequences()
-            self._suspect(Failure(Oracle.STALL, f"a healthy connection waited for {waited_s:.1f} s"), suspects[::-1])
+            self._suspect(failure, suspects, name)
             if self._stalls.stalled_s and self.target.restarts_at_once:
                 self._restart()
+
+    @staticmethod
+    def _stall_of(stalled: tuple[float, list[Case]]) -> tuple[Failure, list[Case], str]:
+        waited_s, suspects = stalled
+        return Failure(Oracle.STALL, f"a healthy connection waited for {waited_s:.1f} s"), suspects[::-1], Oracle.STALL
 
     def _run_sequences(self) -> None:
         """Run stateful sequences, each checked against its model, for a share of the turn."""
@@ -347,8 +367,8 @@ class Session:
         self._engine.close()
         self._suspend(suspects)
         self._closed_kinds.clear()
-        self._suspect_sequences()
-        self._suspect(failure, suspects[::-1])
+        ran = self._suspect_sequences()
+        self._suspect(failure, suspects[::-1], ran=ran)
         self._has_hung = self._has_hung or SILENT in failure.message
         if self._left_s() < self.target.start_s:
             self.totals.ended = "time"
@@ -372,10 +392,32 @@ class Session:
 
     # -- confirmation ----------------------------------------------------------------------------
 
-    def _suspect(self, failure: Failure, suspects: list[Case], name: str = "") -> None:
-        """Hand a failure to the confirmation; `suspects` are in the order in which they were sent."""
-        number, log = self.totals.cases, self.target.log_text() if failure.oracle in FATAL else ""
-        self._submit(name or failure.oracle, lambda triage: triage.confirm(failure, suspects, number, log))
+    def _suspect(
+        self, failure: Failure, suspects: list[Case], name: str = "", ran: Sequence[str] = (), log: str = ""
+    ) -> None:
+        """Hand a failure to the confirmation; `suspects` are in the order in which they were sent.
+
+        `ran` are the sequences that ended last, `log` is what the target logged, if that is not what it logs now.
+        """
+        number, log = self.totals.cases, log or (self.target.log_text() if failure.oracle in FATAL else "")
+        draft = partial(self.triage.draft, failure, suspects, number, log, ran) if suspects else None
+        self._submit(name or failure.oracle, lambda triage: triage.confirm(failure, suspects, number, log, ran), draft)
+
+    def _suspect_again(self, finding: Finding) -> None:
+        """Hand a failure to the confirmation that an earlier run has seen and not examined."""
+        failure, number, name = Failure(finding.oracle, finding.message), self.totals.cases, _name_of(finding)
+        if finding.oracle is Oracle.AGREEMENT and not self.against:
+            self._leave(finding)  # there is no other target to ask
+        elif finding.sequence:
+            sequence = finding.sequence
+            self._submit(name, lambda triage: SequenceTriage(triage).confirm_again(sequence, number), lambda: finding)
+        else:
+            *before, last = finding.cases()
+            last = replace(last, mutation=finding.mutation, field=finding.field)
+            if finding.oracle is Oracle.AGREEMENT:
+                self._suspect_disagreement(failure, last)
+            else:
+                self._suspect(failure, [*before, last], name, finding.ran, finding.log)
 
     def _search_leaks(self) -> None:
         """Have the next kinds of requests sent alone or in a group, if it is time for that."""
@@ -403,19 +445,23 @@ class Session:
 
     def _suspect_sequence(self, name: str, result: SequenceResult) -> None:
         number = self.totals.cases
-        self._submit(name, lambda triage: SequenceTriage(triage).confirm_sequence(name, result, number))
+        assert result.violation is not None
+        draft = partial(SequenceTriage(self.triage).draft, name, result.violation, number)
+        self._submit(name, lambda triage: SequenceTriage(triage).confirm_sequence(name, result, number), draft)
 
-    def _suspect_sequences(self) -> None:
-        """Have those that ran last replayed: the target has died or hangs."""
+    def _suspect_sequences(self) -> list[str]:
+        """Have those that ran last replayed, and return their names: the target has died or hangs."""
         number, names = self.totals.cases, self._sequences.take_last()
         if names:
             self._submit(OF_SEQUENCES, lambda triage: SequenceTriage(triage).confirm_death(names, number))
+        return names
 
     def _suspect_disagreement(self, failure: Failure, case: Case) -> None:
         number, other = self.totals.cases, self.against
-        self._submit(failure.message, lambda triage: triage.confirm_disagreement(failure, case, other, number))
+        draft = partial(self.triage.draft, failure, [case], number, "")
+        self._submit(failure.message, lambda triage: triage.confirm_disagreement(failure, case, other, number), draft)
 
-    def _submit(self, name: str, job: Callable[[Triage], Finding | None]) -> None:
+    def _submit(self, name: str, job: Callable[[Triage], Finding | None], draft: Draft | None = None) -> None:
         """Record wall-clock time, processor time and frames until the failure whose finding is the first."""
         hit_s, hit_frames = time.monotonic() - self._started, self._engine.frames
         processor_s = time.process_time() - self._processor
@@ -426,18 +472,18 @@ class Session:
                 self.totals.hit_s, self.totals.hit_frames = hit_s, hit_frames
                 self.totals.hit_processor_s = processor_s
 
-        self._confirmation.submit(name, confirm)
+        self._confirmation.submit(name, confirm, draft)
 
     @contextmanager
     def _engine_paused(self) -> Iterator[None]:
         """Pause the engine's deadlines meanwhile, and reconnect it if the target was restarted."""
-        started, restarts, self._is_paused = time.monotonic(), self.target.restarts, True
+        started, revivals, self._is_paused = time.monotonic(), self.target.revivals, True
         self._stalls.pause(paused=True)
         yield
         self._guidance.new_units()  # what ran meanwhile reached this code, not the requests of the engine
         self._stalls.pause(paused=False)
         self._is_paused = False
-        if self.target.restarts != restarts:
+        if self.target.revivals != revivals:
             self._continue()
         self._engine.add_pause(time.monotonic() - started)
 
@@ -471,9 +517,7 @@ class Session:
             return  # a known hang: the response is missing, not out of order
         until = next((n for n, sent in enumerate(history) if sent is case), len(history) - 1)
         suspects = history[: until + 1] or [case]
-        api, message = f"{api_name(case.key)} v{case.version}: ", failure.message
-        name = f"{failure.oracle}: {message if message.startswith(api) else api + message}"
-        self._failures.append((failure, suspects, name))
+        self._failures.append((failure, suspects, _name(failure, api_name(case.key), case.version)))
 
     def _on_stall(self, waited_s: float) -> None:
         """Keep the requests in flight as suspects; called by the thread of the watch."""
@@ -491,18 +535,30 @@ class Session:
             "target": self.target.name, "restarts": self.target.restarts,
             **self.state.summary(self.totals, self.triage, self._stream, self._engine.frames),
             "responses": self._guidance.responses, "skipped": skipped_sequences(),
-            "guidance": self._guidance.report(), "oracles": self._oracles(), "unexamined": self._unexamined(),
+            "guidance": self._guidance.report(), "oracles": self._oracles(),
+            "unexamined": list(self._confirmation.unexamined()), "unexamined_folder": str(self.folder / UNEXAMINED),
         }  # fmt: skip
-
-    def _unexamined(self) -> list[str]:
-        """Return the failures that were seen and not examined; a search for slow requests or leaks is none."""
-        return [name for name in self._confirmation.unexamined() if name not in SEARCHES and not name.startswith(SLOW)]
 
     def _oracles(self) -> dict[str, str]:
         """Return what the oracles over the whole run covered."""
         return {
-            Oracle.REFUSE: f"{self.totals.malformed:,} malformed requests judged",
+            Oracle.REFUSE: f"{self.totals.malformed:,} malformed requests were sent and judged",
             Oracle.LEAK: self._leaks.report(),
             Oracle.STALL: self._stalls.report(),
             Oracle.STATE: self._states.report(),
         }
+
+
+def _name_of(finding: Finding) -> str:
+    """Return what a failure of an earlier run has in common with its repetitions."""
+    failure = Failure(finding.oracle, finding.message)
+    if finding.sequence:
+        return finding.sequence
+    if finding.oracle in FATAL | WATCHED:
+        return finding.oracle
+    return _name(failure, finding.api, finding.version)
+
+
+def _name(failure: Failure, api: str, version: int) -> str:
+    api_and_version, message = f"{api} v{version}: ", failure.message
+    return f"{failure.oracle}: {message if message.startswith(api_and_version) else api_and_version + message}"

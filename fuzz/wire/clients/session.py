@@ -23,10 +23,20 @@ from highwater.fuzz.wire.clients.process import Client, ClientExit
 from highwater.fuzz.wire.clients.served_replies import Edit, RepeatedReplies, Reply, Served
 from highwater.fuzz.wire.clients.state import read_client_state, write_client_state
 from highwater.fuzz.wire.examination.shrink import minimise_list
-from highwater.fuzz.wire.findings import EXPECTED, FILE, Finding, api_name, environment, new_id, write_finding
+from highwater.fuzz.wire.findings import (
+    EXPECTED,
+    FILE,
+    Finding,
+    api_name,
+    environment,
+    make_folder,
+    new_id,
+    write_finding,
+)
 from highwater.fuzz.wire.generate.cases import NO_MUTATION
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.process import place_of
+from highwater.fuzz.wire.verdict import INTERRUPTED
 
 SHRINK_S: Final = 60.0
 
@@ -128,6 +138,7 @@ class ClientSession:
     exits: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        make_folder(self.folder)
         self.state = read_client_state(self.folder, self.client.command, resume=self.resume)
 
     def run(self) -> dict[str, Any]:
@@ -143,7 +154,7 @@ class ClientSession:
                     self.state.runs, self.state.spoiled = self.state.runs + 1, self.state.spoiled + len(hostile.mutated)
                     self._persist(before.seconds + time.monotonic() - started)
             except KeyboardInterrupt:
-                ended = "interrupted"
+                ended = INTERRUPTED
             took_s = time.monotonic() - started
             self._persist(before.seconds + took_s)
         done = self.state.runs - before.runs

@@ -3,6 +3,8 @@
 A job calls triage with the suspects of one failure. It needs seconds: replays, restarts, shrinking. With a target that
 was launched, jobs run one after another in a thread, on an instance of their own. With any other target they run at
 once, on the target itself, and the session pauses.
+
+A failure that is not examined, because the run ends or too many wait, is left: `unexamined` returns it as it was seen.
 """
 
 import threading
@@ -14,6 +16,7 @@ from typing import Final, NamedTuple, cast
 from highwater.conformance.failures import TargetFailure
 from highwater.errors import UsageError
 from highwater.fuzz.wire.examination.triage import FATAL, WATCHED, RunEndedError, Triage
+from highwater.fuzz.wire.findings import Finding
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.replay import make_topics
 
@@ -25,6 +28,16 @@ LAST_S: Final = 10.0
 IDLE_S: Final = 0.05
 
 Job = Callable[[Triage], object]
+Draft = Callable[[], Finding]
+"""Returns a failure as the run saw it, before any replay."""
+
+
+class Task(NamedTuple):
+    """A job, and what it examines; without a draft it searches for a failure, and leaving it out leaves nothing."""
+
+    name: str
+    job: Job
+    draft: Draft | None = None
 
 
 class Confirmed(NamedTuple):
@@ -39,36 +52,46 @@ class Confirmation:
 
     def __init__(self, triage: Triage, pause: Callable[[], AbstractContextManager[None]]) -> None:
         self._triage, self._pause, self._main = triage, pause, triage.target
-        self._jobs: deque[tuple[str, Job]] = deque()
+        self._tasks: deque[Task] = deque()
         self._waiting: Counter[str] = Counter()
         self._results: deque[Confirmed] = deque()
         self.skipped = 0
         """Jobs that were not done, because too many were waiting or the run ended; most repeat one that was."""
         self._done: set[str] = set()
-        self._left: set[str] = set()
+        self._left: dict[str, Draft] = {}
         self._lock = threading.Lock()
         self._wakes, self._ended, self._error = threading.Event(), False, cast("Exception | None", None)
         self._thread = threading.Thread(target=self._work, daemon=True) if triage.target.has_twin else None
         if self._thread is not None:
             self._thread.start()
 
-    def submit(self, name: str, job: Job) -> None:
+    def submit(self, name: str, job: Job, draft: Draft | None = None) -> None:
         """Confirm a failure; `name` is what it has in common with its repetitions."""
-        is_repeated = name in FATAL or name in WATCHED
-        if len(self._jobs) >= JOBS_MAX or (self._waiting[name] >= (ALIKE_MAX if is_repeated else 1)):
-            self.skipped += 1
-            self._left.add(name)
+        is_repeated, task = name in FATAL or name in WATCHED, Task(name, job, draft)
+        if len(self._tasks) >= JOBS_MAX or (self._waiting[name] >= (ALIKE_MAX if is_repeated else 1)):
+            self._leave(task)
             return
         with self._lock:
             self._waiting[name] += 1
-            self._jobs.append((name, job))
+            self._tasks.append(task)
         self._wakes.set()
         if self._thread is None:
             self._run_waiting()
 
-    def unexamined(self) -> list[str]:
-        """Return the names of the failures of which none was examined."""
-        return sorted(self._left - self._done)
+    def leave(self, name: str, draft: Draft) -> None:
+        """Count a failure as seen and not examined. The first one of a name is kept."""
+        self.skipped += 1
+        self._left.setdefault(name, draft)
+
+    def _leave(self, task: Task) -> None:
+        if task.draft is None:
+            self.skipped += 1
+        else:
+            self.leave(task.name, task.draft)
+
+    def unexamined(self) -> dict[str, Draft]:
+        """Return by name the failures of which none was examined."""
+        return {name: draft for name, draft in sorted(self._left.items()) if name not in self._done}
 
     @property
     def is_idle(self) -> bool:
@@ -93,23 +116,23 @@ class Confirmation:
 
     def _run_waiting(self) -> None:
         """Confirm on the target of the session, which waits meanwhile."""
-        while self._jobs:
+        while self._tasks:
             with self._pause():
                 self._run_next()
 
     def close(self, seconds: float) -> None:
         """Finish the waiting jobs within that time, leave out the others, and stop the second instance."""
         thread, self._ended = self._thread, True
-        if thread is None:
-            return
-        self._wakes.set()
-        thread.join(seconds)
+        if thread is not None:
+            self._wakes.set()
+            thread.join(seconds)
         with self._lock:
-            self.skipped += len(self._jobs)
-            self._left |= {name for name, _ in self._jobs}
-            self._jobs.clear()
+            for task in self._tasks:
+                self._leave(task)
+            self._tasks.clear()
         self._triage.ended.set()
-        thread.join()
+        if thread is not None:
+            thread.join()
 
     # -- the thread ------------------------------------------------------------------------------
 
@@ -129,20 +152,24 @@ class Confirmation:
 
     def _is_next(self) -> bool:
         """Wait for a job; return False if the run has ended and none is left."""
-        while not self._jobs and not self._ended:
+        while not self._tasks and not self._ended:
             self._wakes.clear()
             self._wakes.wait(IDLE_S)
-        return bool(self._jobs)
+        return bool(self._tasks)
 
     def _run_next(self) -> None:
         with self._lock:
-            name, job = self._jobs.popleft()
+            task = self._tasks.popleft()
+        name, written = task.name, len(self._triage.findings)
         try:
-            job(self._triage)
+            task.job(self._triage)
             self._done.add(name)
         except (RunEndedError, UsageError, TargetFailure, OSError):  # the end of the run, or the instance is dead
-            self.skipped += 1
-            self._left.add(name)
+            self._leave(task)
+        except KeyboardInterrupt:
+            if len(self._triage.findings) == written:  # else the triage has written what it knew
+                self._leave(task)
+            raise
         self._results.append(Confirmed(self._triage.fatal_cases, set(self._triage.fatal_versions)))
         with self._lock:
             self._waiting[name] -= 1
