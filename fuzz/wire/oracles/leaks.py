@@ -185,8 +185,9 @@ class LeakWatch:
             return f"not covered: {self.reason}"
         sent, kinds = sum(self._sent[kind] > 0 for kind in self._cases), len(self._cases)
         return (
-            f"grew by {self.grown_mb} MB in {self.requests:,} requests, {sent} of {kinds} kinds sent in small groups, "
-            f"{len(self._sent_alone)} of {len(self._reads)} kinds that only read sent alone"
+            f"the target's memory grew by {self.grown_mb} MB in {self.requests:,} requests; repeated in groups: {sent} "
+            f"of {kinds} kinds of requests; repeated alone: {len(self._sent_alone)} of {len(self._reads)} kinds that "
+            f"only read"
         )
 
 

@@ -83,8 +83,8 @@ class StallWatch:
 
     def report(self) -> str:
         return (
-            f"{self.probes:,} requests of a healthy connection, the longest waited {self.longest_s:.2f} s "
-            f"(limit {self.limit_s:.2f} s), {self.stalls} stalls"
+            f"a healthy connection sent {self.probes:,} requests meanwhile; the slowest response took "
+            f"{self.longest_s:.2f} s (limit {self.limit_s:.2f} s), {self.stalls} stalls"
         )
 
     def wait_for_probe(self) -> None:

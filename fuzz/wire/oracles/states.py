@@ -233,5 +233,7 @@ class StateWatch:
 
     def report(self) -> str:
         return (
-            f"{self.compared:,} refusals and reads compared in {self.batches:,} batches, {self.discarded:,} discarded"
+            f"the state was compared before and after {self.batches:,} batches of requests that must not change it "
+            f"({self.compared:,} requests); {self.discarded:,} more were left out, because one of their batch was "
+            f"accepted, or the state could not be read"
         )
