@@ -217,7 +217,9 @@ def lines(comparison: Comparison, most: int = 0) -> Iterator[str]:
     shown = comparison.differences[: most or None]
     for each in shown:
         times = f"{each.replies} replies, first " if each.replies > 1 else ""
-        differs = f"{_short(each.here)}, not {_short(each.there)}"
+        only = {THERE: comparison.here, ABSENT: comparison.there}
+        is_alone = {each.here, each.there} == {THERE, ABSENT}
+        differs = f"only {only[each.here]} has it" if is_alone else f"{_short(each.here)}, not {_short(each.there)}"
         versions = f"v{each.versions[0]}" + (f" to v{each.versions[-1]}" if len(each.versions) > 1 else "")
         yield f"{each.api} {versions} {each.field}: {differs} ({times}{each.case})"
     if len(shown) < len(comparison.differences):

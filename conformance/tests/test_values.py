@@ -79,6 +79,9 @@ def test_an_element_that_only_one_has_is_reported_once() -> None:
     assert [(each.field, each.here, each.there) for each in found.differences] == [
         ("topics[more]", "an element", "absent")
     ]
+    assert next(lines(found)) == "Metadata v8 topics[more]: only one has it (MD-1)"
+    other = compared(metadata(MINE, f"{MINE}-t1"), metadata(MINE, f"{MINE}-t1", "more"))
+    assert next(lines(other)) == "Metadata v8 topics[more]: only other has it (MD-1)"
 
 
 def test_topics_of_other_cases_are_left_out() -> None:
