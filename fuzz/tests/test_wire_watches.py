@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from highwater.fuzz.wire.oracles.leaks import (
     GROUP_KINDS,
     GROWTH_MB,
     NEW_SESSION,
+    OF_SIZE,
     READ_BLOCKS,
     READ_WARM_UP,
     READS_AT_ONCE,
@@ -28,6 +30,7 @@ from highwater.fuzz.wire.oracles.leaks import (
     READS_PAUSE_S,
     READS_SHARE,
     LeakWatch,
+    kind_of,
     kind_of_read,
     outcome_class,
     seems_to_keep,
@@ -88,6 +91,26 @@ def test_one_kind_of_a_group_shows_although_the_others_keep_nothing() -> None:
     assert slope(lambda: memory.bytes, memory.send, cases, kinds=4) == pytest.approx(10 * 1024)
     memory = Memory(1024)
     assert slope(lambda: memory.bytes, memory.send, cases, kinds=4) is None
+
+
+class RepliesById(Memory):
+    """A process that caches each reply by its request, with the correlation id."""
+
+    def send(self, cases: list[Case]) -> None:
+        self.seen: set[bytes] = getattr(self, "seen", set()) | {case.frames[-1] for case in cases}
+        self.bytes = 100 * MEGABYTE + self.kept * len(self.seen)
+
+
+def test_a_repeated_request_has_a_new_correlation_id() -> None:
+    memory = RepliesById(40 * 1024)
+    assert slope(lambda: memory.bytes, memory.send, [case_of(3)]) == pytest.approx(40 * 1024)
+
+
+def test_frames_with_a_wrong_size_are_one_kind_for_all_apis() -> None:
+    (frame,) = case_of(3).frames
+    too_long = Case(3, 0, (b"\xff\xff\xff\xff" + frame[4:],))
+    assert kind_of(too_long, "closed") == kind_of(replace(too_long, key=18), "closed") == (OF_SIZE, "closed")
+    assert kind_of(case_of(3), "closed") == (3, "closed")
 
 
 KEYS = (3, 10, 12, 18, 22, 32, 37, 42, 60)

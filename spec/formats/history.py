@@ -1,4 +1,4 @@
-"""`history.ndjson`: one line per event of a fault test, as in Jepsen. docs/audit/events.md has the events and fields."""
+"""`history.ndjson`: one line per event of a fault test, as in Jepsen; docs/audit/events.md lists events and fields."""
 
 import gzip
 import zlib

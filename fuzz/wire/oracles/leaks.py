@@ -22,10 +22,11 @@ Not covered: a JVM, whose heap grows up to its limit whatever is sent, and a pro
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain, cycle, islice, zip_longest
+from dataclasses import replace
+from itertools import chain, count, cycle, islice, zip_longest
 from typing import Final
 
-from highwater.fuzz.wire.generate.cases import Case, Ends
+from highwater.fuzz.wire.generate.cases import Case, Ends, is_whole, renumbered
 from highwater.fuzz.wire.oracles.responses import read_request
 from highwater.fuzz.wire.oracles.states import MAY_CREATE, READS
 from highwater.fuzz.wire.process import MEGABYTE
@@ -48,6 +49,8 @@ KEPT_BYTES: Final = 16 * 1024
 KEPT_FACTOR: Final = 8
 """A request may keep KEPT_BYTES and KEPT_FACTOR times its size: stored records, topics and members are no leak."""
 FETCH, HEARTBEAT = 1, 12
+OF_SIZE: Final = -1
+"""Instead of an API key."""
 REPEATABLE: Final = READS | MAY_CREATE | {HEARTBEAT}
 """API keys of requests that keep nothing when they are repeated; what a Metadata creates exists the second time."""
 NEW_SESSION: Final = "new session"
@@ -60,6 +63,9 @@ READ_BYTES: Final = 512
 READ_FIRST, READ_REQUESTS = 40, 200
 READ_WARM_UP: Final = 2_000
 READ_BLOCKS: Final = (500, 500, 1_000, 2_000, 4_000)
+NUMBERS: Final = count(1 << 16)
+HEADER_BYTES: Final = 12
+"""Of a frame up to its correlation id."""
 JVM: Final = "java"
 ANSWERED: Final = ("ok", "error")
 """Outcomes of requests that were carried out or refused by their handler, whose kinds are sent first."""
@@ -73,6 +79,12 @@ def outcome_class(outcome: tuple[int, ...] | str) -> str:
     if isinstance(outcome, str):
         return outcome
     return "error" if any(outcome) else "ok"
+
+
+def kind_of(case: Case, outcome: tuple[int, ...] | str) -> LeakKind:
+    """Return the kind of a case; of a frame with a wrong size the target sees no API before it closes."""
+    key = case.key if all(map(is_whole, case.frames)) else OF_SIZE
+    return key, outcome_class(outcome)
 
 
 def kind_of_read(case: Case, outcome: tuple[int, ...] | str) -> LeakKind | None:
@@ -118,7 +130,7 @@ class LeakWatch:
 
     def note(self, case: Case, outcome: tuple[int, ...] | str) -> None:
         self.requests += 1
-        kind = case.key, outcome_class(outcome)
+        kind = kind_of(case, outcome)
         if kind not in self._cases:
             self._cases[kind] = deque(maxlen=CASES_OF_KIND)
         self._cases[kind].append(case)
@@ -153,9 +165,14 @@ class LeakWatch:
         group = sorted(self._cases, key=self._rank)[:GROUP_KINDS]
         return {kind: list(self._cases[kind]) for kind in group}
 
-    def _rank(self, kind: LeakKind) -> tuple[int, bool, bool]:
-        """Return the order of a kind in groups; those that were sent alone, where less shows, come later."""
-        return self._sent[kind], kind in self._sent_alone, kind[1] not in ANSWERED
+    def _rank(self, kind: LeakKind) -> tuple[int, bool, int]:
+        """Return the order of a kind in groups; those that were sent alone, where less shows, come later.
+
+        What is carried out comes before what is refused, and that before what closes its connection.
+        """
+        of_frames = kind[0] == OF_SIZE  # one kind for all APIs
+        outcome = ANSWERED.index(kind[1]) if kind[1] in ANSWERED else len(ANSWERED)
+        return self._sent[kind], kind in self._sent_alone, 0 if of_frames else outcome
 
     def sent(self, kinds: Iterable[LeakKind]) -> None:
         """Count a group, once it was sent to its end: one that a run has no time for is not covered."""
@@ -210,9 +227,17 @@ def slope(
     return kept if kept > allowed else None
 
 
+def _with_number(case: Case, correlation_id: int) -> Case:
+    """Return the case with another correlation id in its last frame, as a client sends it, unless bytes are cut."""
+    *before, last = case.frames
+    if case.is_transport_mutation or len(last) < HEADER_BYTES or not is_whole(last):
+        return case
+    return replace(case, frames=(*before, renumbered(last, correlation_id)))
+
+
 def _block(memory: Callable[[], int], send: Callable[[list[Case]], object], cases: list[Case], requests: int) -> float:
     """Return the growth for each request; a block ends early once it grew by BLOCK_MB, to spare the machine."""
-    before, growth, repeated = memory(), 0, cycle(cases)
+    before, growth, repeated = memory(), 0, map(_with_number, cycle(cases), NUMBERS)
     for number in range(0, requests, MEASURED_EVERY):
         send(list(islice(repeated, MEASURED_EVERY)))
         growth = memory() - before
