@@ -17,7 +17,7 @@ from highwater.reports.verdicts import AuditResult
 from highwater.spec.formats.history import Config
 
 RUNS_SHOWN = 2_000
-NO_FAULTS, ALL_GUARDS = "none recorded", "all guards on"
+NO_FAULTS, ALL_GUARDS = "none recorded", "none known to be off"
 
 
 class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,9 @@ def _write(runs: list[Compared], page: Path) -> Path:
         names=names(runs),
         by_fault=matrix(runs, lambda run: run.faults or (NO_FAULTS,)),
         by_target=matrix(runs, lambda run: (run.target,) if run.target else ()),
-        by_guard=matrix(runs, lambda run: run.guards_off or (ALL_GUARDS,)),
+        by_guard=matrix(runs, lambda run: run.guards_off or (ALL_GUARDS,))
+        if any(run.guards_off for run in runs)
+        else {},
     )
 
 

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -122,6 +123,8 @@ def _one(
     from highwater.reports.verdicts import write_verdict
     from highwater.results import new_folder
 
+    if workload != "none":
+        import_module("confluent_kafka")  # so that a missing extra is named before a cluster is started
     folder = new_folder("chaos", target=target, seed=seed)
     traces = folder / TRACES
     console = Console(highlight=False, quiet=quiet)

@@ -19,6 +19,8 @@ from highwater.spec.formats.history import Config
 AT_ONCE: Final = 1 << 19
 """Rows plus records held in memory before they are written to a dataset: about 120 MB."""
 
+SETTINGS_HINT: Final = 'a dict such as {"acks": "all"}; docs/audit/events.md lists the settings'
+
 
 def read(
     where: Path | str,
@@ -56,7 +58,14 @@ def ingest(
 
 
 def replaced(config: Config, overrides: dict[str, Any] | None) -> Config:
-    return msgspec.structs.replace(config, **(overrides or {}))
+    """Return the settings with some replaced; UsageError if one is unknown or has a wrong value."""
+    if unknown := set(overrides or {}) - set(Config.__struct_fields__):
+        raise UsageError(f"no such setting: {', '.join(sorted(unknown))}", where="overrides", hint=SETTINGS_HINT)
+    try:
+        changed = msgspec.convert(dict(overrides or {}), Config)
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise UsageError(str(error), where="overrides", hint=SETTINGS_HINT) from error
+    return msgspec.structs.replace(config, **{name: getattr(changed, name) for name in overrides or {}})
 
 
 def _kept(

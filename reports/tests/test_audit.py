@@ -4,10 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from highwater.errors import Verdict
+from highwater.errors import UsageError, Verdict
 from highwater.reports.anomalies import anomalies
 from highwater.reports.audit import audit
 from highwater.reports.tests.histories import PROMISED, History
@@ -120,3 +121,11 @@ def test_a_verdict_is_written_and_no_temporary_file_remains(tmp_path: Path) -> N
     result = audit(broken().write(tmp_path / "history.ndjson"))
     assert json.loads(write_verdict(tmp_path, result).read_text())["verdict"] == "invalid"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["history.ndjson", "verdict.json"]
+
+
+@pytest.mark.parametrize("overrides", [{"acks": "7"}, {"foo": 1}, ["acks=all"]])
+def test_wrong_settings_of_the_python_api_are_usage_errors(tmp_path: Path, overrides: Any) -> None:
+    h = History()
+    h.send(1, 0)
+    with pytest.raises(UsageError, match=r"no such setting|Invalid enum value"):
+        audit(h.write(tmp_path / "history.ndjson"), overrides=overrides)
