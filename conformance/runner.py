@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from highwater.conformance.verdicts import (
     read_expectations,
 )
 from highwater.errors import UsageError
+from highwater.processes import python_command
 
 SUITE_INI: Final = Path(__file__).with_name("suite.ini")
 CASES: Final = Path(__file__).with_name("cases")
@@ -195,7 +195,7 @@ class Stopwatch:
 def _start(name: str, options: Options, output: IO[bytes]) -> "tuple[subprocess.Popen[bytes], int]":
     """Start pytest; return the process and the descriptor from which to read its events."""
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={CASES.parent}", str(CASES)]
+    command = python_command("-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={CASES.parent}", str(CASES))
     command += [
         "-p",
         "highwater.conformance.plugin",

@@ -17,7 +17,18 @@ from typing import IO, Any, Final, Protocol
 from highwater.errors import UsageError
 
 STOP_TIMEOUT_S: Final = 30.0
+SAFE_PATH: Final = {"PYTHONSAFEPATH": "1"}
+"""The variable that does what `-P` does, also for processes that the process starts."""
 Name = int | str
+
+
+def python_command(*arguments: str) -> list[str]:
+    """Return the command that runs a module of this package, such as `-m highwater.node`, with this Python.
+
+    `-P` keeps the current folder out of the module path. With `-m`, Python would search it first, and import the folder
+    `highwater` of a clone instead of the installed package.
+    """
+    return [sys.executable, "-P", *arguments]
 
 
 class Process(Protocol):
@@ -40,7 +51,7 @@ class Guardian:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "highwater.processes"], stdin=subprocess.PIPE, start_new_session=True
+            python_command("-m", "highwater.processes"), stdin=subprocess.PIPE, start_new_session=True
         )
 
     def watch(self, pid: int) -> None:
@@ -98,7 +109,7 @@ class Processes:
         """Start the process of a name, as the leader of a group, with its output in `log`."""
         return subprocess.Popen(
             self._commands[name], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            env={**os.environ, **self._environments.get(name, {})},
+            env={**os.environ, **SAFE_PATH, **self._environments.get(name, {})},
         )  # fmt: skip
 
     def is_running(self, name: Name) -> bool:

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import msgspec
 from highwater.conformance.runner import CASES, SUITE_INI, Options, environment
 from highwater.conformance.self_test.trials import Trial, summary
 from highwater.errors import UsageError
+from highwater.processes import python_command
 
 TAIL: Final = 2000
 
@@ -38,7 +38,7 @@ def run_self_test(
 
 def _trials(target: str, options: Options, share: str, cases: Path) -> Iterator[Trial]:
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={cases.parent}", str(cases)]
+    command = python_command("-m", "pytest", "-c", str(SUITE_INI), f"--rootdir={cases.parent}", str(cases))
     command += [
         "-p",
         "highwater.conformance.plugin",

@@ -1,10 +1,10 @@
 """librdkafka's mock cluster as a target, in a separate process, because a failed assertion aborts it."""
 
-import sys
 from importlib.util import find_spec
 
 from highwater.conformance.targets.advertised import ProcessTarget
 from highwater.errors import UsageError
+from highwater.processes import python_command
 
 
 def librdkafka_mock(brokers: int = 1) -> ProcessTarget:
@@ -15,5 +15,5 @@ def librdkafka_mock(brokers: int = 1) -> ProcessTarget:
         )
     from confluent_kafka import libversion
 
-    command = [sys.executable, "-m", "highwater.conformance.targets.mock_process", str(brokers)]
+    command = python_command("-m", "highwater.conformance.targets.mock_process", str(brokers))
     return ProcessTarget("librdkafka-mock", libversion()[0], command)

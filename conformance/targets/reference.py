@@ -5,7 +5,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -16,6 +15,7 @@ from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE, SaslListen
 from highwater.conformance.targets.commands import QUICK_SETTINGS, SESSIONS_MS, rack_of
 from highwater.conformance.targets.discovery import restart_dead
 from highwater.errors import UsageError
+from highwater.processes import python_command
 from highwater.temporary import temporary_in_memory
 
 READY_TIMEOUT_S = 40.0
@@ -37,7 +37,7 @@ class ReferenceCluster:
 
         `in_memory`: a temporary folder is on a file system in memory if this machine has room on one.
         """
-        command = [sys.executable, "-m", "highwater", "broker", "--cluster", str(brokers), "--control"]
+        command = python_command("-m", "highwater", "broker", "--cluster", str(brokers), "--control")
         command += ["--truncation", truncation]
         command += [part for guard in guards_off for part in ("--guard-off", guard)]
         command += [part for key, value in (settings or {}).items() for part in ("--set", f"{key}={_text(value)}")]

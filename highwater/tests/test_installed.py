@@ -1,11 +1,14 @@
 """Highwater installed from its wheel works in any project, and the page on adding a case works as written."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 import venv
+from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +16,7 @@ import msgspec
 import pytest
 
 from highwater.conformance.report import Report
+from highwater.processes import Processes, python_command
 
 ROOT = Path(__file__).parents[2]
 PACKED = (
@@ -30,11 +34,14 @@ PACKED = (
 PAGE = ROOT / "docs" / "conformance" / "adding-a-case.md"
 TRIED = "MD-99"
 TIMEOUT_S = 240
+MODULE_PATH = ("PYTHONPATH", "PYTHONSAFEPATH")
 
 
 def run(*command: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a command without the variables by which a developer's shell may choose another package."""
+    variables = {name: value for name, value in os.environ.items() if name not in MODULE_PATH}
     return subprocess.run(
-        list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        list(map(str, command)), cwd=cwd, env=variables, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
 
 
@@ -156,6 +163,37 @@ def test_the_commands_run_in_that_project(installed: Path, project: Path) -> Non
     for command in ((installed / "highwater",), (installed / "python", "-m", "highwater")):
         ended = run(*command, "conform", "reference:1", "--clause", "LST-1", "--jobs", 1, cwd=project)
         assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder with the package `highwater` of a clone, which lacks `highwater.conformance`."""
+    (tmp_path / "highwater").mkdir()
+    (tmp_path / "highwater" / "__init__.py").write_text("")
+    return tmp_path
+
+
+def test_the_commands_run_in_a_clone(installed: Path, clone: Path) -> None:
+    command = (installed / "highwater", "conform", "reference:1", "--clause", "LST-1", "--jobs", 1)
+    ended = run(*command, cwd=clone)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_the_programs_of_the_package_ignore_a_clone(installed: Path, clone: Path) -> None:
+    _, *arguments = python_command("-m", "highwater.node", "--help")
+    ended = run(installed / "python", *arguments, cwd=clone)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_nodes_of_a_cluster_ignore_a_clone(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.chdir(clone)
+    nodes = Processes(clone, {1: [sys.executable, "-m", "highwater.node", "--help"]}, guarded=False)
+    nodes.start(1)
+    with closing(nodes):
+        while nodes.is_running(1):
+            time.sleep(0.01)
+    assert (clone / "1.log").read_text().startswith("usage: python -m highwater.node")
 
 
 def test_the_wheel_has_the_files_named_in_its_help_and_no_tests(installed: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from highwater.processes import python_command
 from highwater.spec.models import FOLDER
 from highwater.spec.mutation.changes import Change
 from highwater.spec.mutation.proof_changes import proof_changes
@@ -85,7 +86,7 @@ def _judge(name: str, change: Change, limit_s: float) -> Outcome:
     """Judge a mutant with every protocol that contains it, until one kills it."""
     outcomes: list[Outcome] = []
     for protocol in SHARED.get(name, (name,)):
-        command = [sys.executable, "-m", __spec__.name, protocol, COMMON if name in SHARED else MODULES[name]]
+        command = python_command("-m", __spec__.name, protocol, COMMON if name in SHARED else MODULES[name])
         try:
             done = subprocess.run(
                 [*command, change.definition],

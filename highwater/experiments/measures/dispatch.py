@@ -5,7 +5,6 @@ The producer of Kafka 0.7 sends to a broker of 0.7; librdkafka sends to the targ
 """
 
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from highwater.experiments.conditions import Condition, Found
 from highwater.experiments.measures.producing import STAMP, Dispatch, producer_process
 from highwater.experiments.plans import SYNC
 from highwater.experiments.targets import Bench
+from highwater.processes import python_command
 from highwater.reference.drivers.kafka_0_7 import LISTENING, Exchange
 from highwater.reference.legacy.delivery import SimpleConsumer
 from highwater.reference.legacy.messages import Message
@@ -173,7 +173,7 @@ Reader = OldReader | KafkaReader
 def broker_of_0_7(*options: str) -> Iterator[str]:
     """Run a broker of Kafka 0.7 in a process and yield its address."""
     with tempfile.TemporaryDirectory(prefix="highwater-0.7-") as folder:
-        command = [sys.executable, "-m", "highwater.reference.drivers.kafka_0_7", str(Path(folder) / "data"), *options]
+        command = python_command("-m", "highwater.reference.drivers.kafka_0_7", str(Path(folder) / "data"), *options)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None
