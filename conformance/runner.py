@@ -22,6 +22,7 @@ from highwater.conformance.verdicts import (
 )
 from highwater.errors import UsageError
 from highwater.processes import python_command
+from highwater.releases import check_version
 
 SUITE_INI: Final = Path(__file__).with_name("suite.ini")
 CASES: Final = Path(__file__).with_name("cases")
@@ -57,6 +58,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     command_config: Path | None = None
     guards_off: Sequence[str] = ()
     values: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a version that is none: each case would raise it again."""
+        versions = {"--kafka-version": self.kafka_version, "--since": self.since, "--until": self.until}
+        for option, version in versions.items():
+            if version:
+                check_version(version, option)
 
     def arguments(self) -> list[str]:
         found = [f"--hw-level={self.level}", f"--hw-timeout={self.timeout_s}"]

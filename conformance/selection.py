@@ -7,8 +7,10 @@ import pytest
 from highwater.conformance.failures import NotApplicable
 from highwater.conformance.patterns import covers
 from highwater.errors import UsageError
+from highwater.releases import version_numbers
 from highwater.spec.clauses import Clause, find_clause
 
+VERSION: Final = "--kafka-version"
 LEVELS: Final = {"must": ("MUST",), "should": ("MUST", "SHOULD"), "may": ("MUST", "SHOULD", "MAY")}
 
 
@@ -75,9 +77,9 @@ def _is_chosen(config: pytest.Config, case: str, clause: Clause) -> bool:
 
 def _is_of_age(clause: Clause, since: str, until: str) -> bool:
     """Return whether the clause first applied to a Kafka version from `since` to `until`."""
-    first = _numbers(clause.since or "0", where="--since")
-    return (not since or first >= _numbers(since, where="--since")) and (
-        not until or first <= _numbers(until, where="--until")
+    first = version_numbers(clause.since or "0", "--since")
+    return (not since or first >= version_numbers(since, "--since")) and (
+        not until or first <= version_numbers(until, "--until")
     )
 
 
@@ -85,17 +87,10 @@ def check_era(version: str, item: pytest.Item) -> None:
     """Raise NotApplicable unless clause and case apply to `version`; an era until 2.8 includes 2.8.2."""
     clause = case_of(item)[1]
     for since, until in [(clause.since, clause.until), *(mark.args for mark in item.iter_markers("era"))]:
-        if version and not _is_within(_numbers(version), since, until):
+        if version and not _is_within(version_numbers(version, VERSION), since, until):
             raise NotApplicable(f"{clause.id} holds from {since or 'ever'} to {until or 'now'}, not {version}")
 
 
 def _is_within(version: tuple[int, ...], since: str, until: str) -> bool:
-    last = _numbers(until) if until else version
-    return version >= _numbers(since or "0") and version[: len(last)] <= last
-
-
-def _numbers(version: str, where: str = "--kafka-version") -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in version.split("."))
-    except ValueError:
-        raise UsageError(f"expected a version such as 2.8, not {version!r}", where=where) from None
+    last = version_numbers(until, VERSION) if until else version
+    return version >= version_numbers(since or "0", VERSION) and version[: len(last)] <= last

@@ -40,6 +40,22 @@ NO_DEPENDENCIES: Final = (
 TIMEOUT_S: Final = 240
 
 
+def version_numbers(version: str, where: str) -> tuple[int, ...]:
+    """Return the numbers of a version such as `2.8` or `0.10.2.2`; raise UsageError for anything else."""
+    if not all(part.isdecimal() for part in version.split(".")):
+        raise UsageError(f"expected a version such as 2.8, not {version!r}", where=where)
+    return tuple(map(int, version.split(".")))
+
+
+def check_version(version: str, where: str) -> None:
+    """Raise UsageError for a version that is none, or one later than the newest release whose rules are known."""
+    newest = version_numbers(NEWEST, where)[:2]
+    if version_numbers(version, where)[:2] > newest:
+        raise UsageError(
+            f"no rules are known of Kafka {version}", where=where, hint=f"the newest is {'.'.join(map(str, newest))}"
+        )
+
+
 def release_number(version: str) -> tuple[int, ...]:
     """Return the numbers of a version such as `0.10.2.2`; raise UsageError if it is not a release number."""
     parts = version.split(".")

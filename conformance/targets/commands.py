@@ -30,6 +30,7 @@ from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.conformance.targets.discovery import restart_dead
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.errors import UsageError
+from highwater.releases import check_version
 
 COMMAND_TIMEOUT_S: Final = 60.0
 OUTPUT_TAIL: Final = 300
@@ -73,6 +74,8 @@ def read_cluster_file(path: Path) -> ClusterFile:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         hint = "see docs/conformance/README.md for an example"
         raise UsageError(f"not a cluster file: {error}", where=str(path), hint=hint) from error
+    if found.version:
+        check_version(found.version, str(path))
     config = found.command_config and path.parent / found.command_config
     login = found.login and msgspec.structs.replace(
         found.login, command_config=path.parent / found.login.command_config

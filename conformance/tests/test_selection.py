@@ -58,6 +58,10 @@ def test_clauses_are_chosen_by_the_version_that_introduced_them() -> None:
         (["--feature", "transaction"], "did you mean transactions"),
         (["--area", "FRN"], "did you mean FRM"),
         (["--expect", "/nowhere/known.toml"], "cannot be read"),
+        (["--kafka-version", "abc"], "--kafka-version: expected a version such as 2.8, not 'abc'"),
+        (["--kafka-version", "99"], "no rules are known of Kafka 99; the newest is 4.3"),
+        (["--since", "2.x"], "--since: expected a version"),
+        (["--until", "5"], "--until: no rules are known of Kafka 5"),
     ],
 )
 def test_a_name_that_selects_nothing_is_refused(arguments: list[str], says: str) -> None:

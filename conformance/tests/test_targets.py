@@ -231,6 +231,7 @@ def test_commands_control_the_nodes_of_a_users_cluster(with_login: ReferenceClus
         ("bootstrap = ", "not a cluster file"),
         ("", "bootstrap"),
         ('bootstrap = "x:1"\ncolour = 1', "colour"),
+        ('bootstrap = "x:1"\nversion = "new"', "expected a version such as 2.8, not 'new'"),
         ('bootstrap = "x:1"\n[nodes.1]\nreboot = "x"', "reboot"),
         ('bootstrap = "x:1"\n[nodes.a]\nstart = "x"', "nodes"),
     ],
