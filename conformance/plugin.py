@@ -98,6 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     chosen, left_out = select_cases(config, items)
     _write(config, "left_out", left_out)
+    _write(config, "selected", [_listed(item, CaseVerdict.NOT_RUN) for item in chosen])
     kept = set(chosen)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
@@ -112,9 +113,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     config = session.config
     if config.getoption("hw_dry_run"):
         for item in session.items:
-            case, clause = case_of(item)
-            listed = CaseResult(case=case, clause=clause.id, level=clause.level, verdict=CaseVerdict.PASS)
-            _write(config, "result", listed)
+            _write(config, "result", _listed(item, CaseVerdict.PASS))
         return True
     if not config.getoption("hw_target"):
         return None
@@ -124,6 +123,18 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return True
     _open_target(config)
     return None
+
+
+def _listed(item: pytest.Item, verdict: CaseVerdict, message: str = "") -> CaseResult:
+    """Return a result for a case that did not run to an end."""
+    case, clause = case_of(item)
+    return CaseResult(case=case, clause=clause.id, level=clause.level, verdict=verdict, message=message)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Report why the remaining cases were not run."""
+    if session.shouldstop:
+        _write(session.config, "stopped", str(session.shouldstop))
 
 
 def _open_target(config: pytest.Config) -> None:
@@ -259,10 +270,7 @@ class _Kept:
 def _report_case(item: pytest.Item, ran: Ran | None) -> None:
     config = item.config
     if ran is None:
-        case, clause = case_of(item)
-        message = "the process that ran this case ended"
-        lost = CaseResult(case=case, clause=clause.id, level=clause.level, verdict=CaseVerdict.ERROR, message=message)
-        _write(config, "result", lost)
+        _write(config, "result", _listed(item, CaseVerdict.ERROR, "the process that ran this case ended"))
         item.session.testsfailed += 1
         return
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -411,7 +419,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 class Reporter:
     """Write events to a pipe, one JSON object a line.
 
-    They are `target`, `features`, `left_out`, `result`, `usage` and `unreadable`.
+    They are `left_out`, `selected`, `target`, `features`, `result`, `stopped`, `usage` and `unreadable`.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -28,6 +29,7 @@ SUITE_INI: Final = Path(__file__).with_name("suite.ini")
 CASES: Final = Path(__file__).with_name("cases")
 STOP_TIMEOUT_S: Final = 20.0
 TAIL: Final = 2000
+INTERRUPTED: Final = "interrupted"
 ENDED: Final = (0, 1, 5)
 """pytest's exit codes for all passed, some failed, none selected."""
 
@@ -148,37 +150,66 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
     """Run one target; return its report entry and whether the run was completed."""
     with tempfile.TemporaryFile() as output:  # pytest would block on a full pipe that is not read
         process, reader = _start(name, options, output)
-        version, is_complete = "unknown", True
-        results: list[CaseResult] = []
-        features: dict[str, list[int]] = {}
-        left_out: list[str] = []
+        received, is_complete = Received(), True
         watch = Stopwatch()
         try:
             with os.fdopen(reader, "rb") as lines:
                 for line in lines:
                     event = msgspec.json.decode(line)
                     watch.note(event)
-                    version, features = event.get("target", version), event.get("features", features)
-                    left_out = event.get("left_out", left_out)
-                    if "usage" in event:
-                        raise UsageError(event["usage"])
-                    if "unreadable" in event:
-                        results.append(_suite_error(event["unreadable"]))
-                    if "result" in event:
-                        results.append(msgspec.convert(event["result"], CaseResult))
-                        if on_progress:
-                            on_progress(name, results[-1])
+                    result = received.add(event)
+                    if result is not None and on_progress:
+                        on_progress(name, result)
             process.wait()
         except KeyboardInterrupt:
-            is_complete = False
-            results.append(_suite_error("interrupted: the remaining cases were not run"))
+            is_complete, received.stopped = False, INTERRUPTED
         finally:
             _end(process)
         output.seek(0)
-        if is_complete and process.returncode not in ENDED:
+        if not received.stopped and (process.returncode not in ENDED or received.selected is None):
             tail = output.read().decode(errors="replace").strip()[-TAIL:]
-            results.append(_suite_error(f"pytest ended with exit code {process.returncode}: {tail}"))
-    return _entry(name, version, features, results, left_out) | {"seconds": watch.seconds()}, is_complete
+            received.stopped = f"pytest ended with exit code {process.returncode}: {tail}"
+    results = [*received.results, *received.remaining()]
+    entry = _entry(name, received.version, received.features, results, received.left_out)
+    return entry | {"seconds": watch.seconds()}, is_complete
+
+
+@dataclass(slots=True)
+class Received:
+    """What pytest reported of a run: `selected` has every case, `stopped` why some of them were not run."""
+
+    version: str = "unknown"
+    features: dict[str, list[int]] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    selected: list[CaseResult] | None = None
+    results: list[CaseResult] = field(default_factory=list)
+    stopped: str = ""
+
+    def add(self, event: Mapping[str, Any]) -> CaseResult | None:
+        """Note an event; return the result of a case if it is one. Raises UsageError for an error of the caller."""
+        if "usage" in event:
+            raise UsageError(event["usage"])
+        self.version, self.features = event.get("target", self.version), event.get("features", self.features)
+        self.left_out, self.stopped = event.get("left_out", self.left_out), event.get("stopped", self.stopped)
+        if "selected" in event:
+            self.selected = msgspec.convert(event["selected"], list[CaseResult])
+        if "unreadable" in event:
+            self.results.append(_suite_error(event["unreadable"]))
+        if "result" not in event:
+            return None
+        self.results.append(msgspec.convert(event["result"], CaseResult))
+        return self.results[-1]
+
+    def remaining(self) -> list[CaseResult]:
+        """Return the cases that were not run with the reason, and an error of the suite that has it; usually none."""
+        known = {result.case for result in self.results}
+        reason = self.stopped.splitlines()[0] if self.stopped else ""
+        not_run = [
+            msgspec.structs.replace(case, message=reason) for case in self.selected or () if case.case not in known
+        ]
+        if not self.stopped and not not_run:
+            return []
+        return [*not_run, _suite_error(f"{self.stopped or 'pytest left cases out'}; {len(not_run)} cases were not run")]
 
 
 class Stopwatch:

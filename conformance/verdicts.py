@@ -29,12 +29,15 @@ class CaseVerdict(StrEnum):
     NOT_APPLICABLE = "not applicable"
     FLAKY = "flaky"
     ERROR = "error"
+    NOT_RUN = "not run"
 
 
 MUST: Final = "MUST"
 BROKEN: Final = frozenset({CaseVerdict.FAIL, CaseVerdict.NON_STRICT})
-UNDECIDED: Final = frozenset({CaseVerdict.FLAKY, CaseVerdict.ERROR})
+UNDECIDED: Final = frozenset({CaseVerdict.FLAKY, CaseVerdict.ERROR, CaseVerdict.NOT_RUN})
 NOT_TESTABLE: Final = frozenset({CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE})
+DECIDED: Final = frozenset(CaseVerdict) - NOT_TESTABLE - {CaseVerdict.NOT_RUN}
+"""Verdicts of cases that were run to an end."""
 
 
 def verdict_of(exception: BaseException | None, level: str) -> CaseVerdict:
@@ -155,6 +158,11 @@ def count_verdicts(results: Iterable[CaseResult]) -> dict[str, int]:
     return {verdict.value: counted[verdict] for verdict in CaseVerdict}
 
 
+def decides_nothing(results: Iterable[CaseResult]) -> bool:
+    """Return whether no case passed, failed or differed: such a run says nothing about the broker."""
+    return all(result.verdict not in DECIDED for result in results)
+
+
 def results_of(target: dict[str, Any]) -> list[CaseResult]:
     """Return the results of one entry of `targets` in the report."""
     return msgspec.convert(target["cases"], list[CaseResult])
@@ -178,7 +186,10 @@ def _entry(expectation: Expectation) -> str:
 
 
 def exit_code(report: dict[str, Any], *, strict: bool = False) -> ExitCode:
-    """Return VIOLATED for an unexpected failure, UNDECIDED for a case without verdict or an empty run, else HELD."""
+    """Return VIOLATED for an unexpected failure, UNDECIDED for a case without a verdict, else HELD.
+
+    A target of which no case was decided is UNDECIDED, too: nothing was checked.
+    """
     decided = ExitCode.HELD
     for target in report["targets"]:
         results = results_of(target)
@@ -186,6 +197,6 @@ def exit_code(report: dict[str, Any], *, strict: bool = False) -> ExitCode:
         if unexpected(results, expectations, strict=strict):
             return ExitCode.VIOLATED
         undecided = (result for result in results if result.verdict in UNDECIDED)
-        if not results or any(expected_by(result, expectations) is None for result in undecided):
+        if decides_nothing(results) or any(expected_by(result, expectations) is None for result in undecided):
             decided = ExitCode.UNDECIDED
     return decided

@@ -9,7 +9,7 @@ from highwater.conformance.report import Report, Stamp, TargetReport
 from highwater.conformance.reports.matrix import features_text
 from highwater.conformance.verdicts import (
     BROKEN,
-    UNDECIDED,
+    DECIDED,
     CaseResult,
     CaseVerdict,
     Expectation,
@@ -71,7 +71,7 @@ def _case(result: CaseResult, known: Expectation | None) -> ElementTree.Element:
     if known is not None:
         reason = f"expected {result.verdict}: {known.reason} {known.link}".rstrip()
         ElementTree.SubElement(case, "skipped", message=xml_text(reason))
-    elif result.verdict in BROKEN | UNDECIDED:
+    elif result.verdict in DECIDED:
         tag = "failure" if result.verdict in BROKEN else "error"
         message = xml_text(f"{result.verdict}: {result.message}")
         ElementTree.SubElement(case, tag, type=result.verdict, message=message).text = xml_text(_failure_text(result))

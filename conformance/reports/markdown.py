@@ -7,7 +7,6 @@ from typing import Final
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.clause_list import TITLES
 from highwater.conformance.reports.matrix import (
-    DECIDED,
     Deviation,
     cell_text,
     deviations,
@@ -18,7 +17,7 @@ from highwater.conformance.reports.matrix import (
     tally,
 )
 from highwater.conformance.reports.sources import link_source
-from highwater.conformance.verdicts import CaseVerdict
+from highwater.conformance.verdicts import DECIDED, CaseVerdict
 from highwater.spec.clauses import load_clauses
 
 SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|#~&])")
@@ -102,6 +101,8 @@ def areas_markdown(report: Report) -> str:
     sums = [sum(found.values(), Counter[CaseVerdict]()) for found in counts]
     lines.append("| **all** | " + " | ".join(f"**{_cell(total)}**" for total in sums) + " |")
     lines.append(table_line("not decided", *(total.total() - _decided(total) for total in sums)))
+    if any(total[CaseVerdict.NOT_RUN] for total in sums):
+        lines.append(table_line("of these not run", *(total[CaseVerdict.NOT_RUN] for total in sums)))
     return "\n".join([*lines, "", escape(LEGEND), "", _stamps(report), ""])
 
 

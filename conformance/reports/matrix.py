@@ -8,8 +8,7 @@ from typing import Final
 
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.verdicts import (
-    BROKEN,
-    UNDECIDED,
+    DECIDED,
     CaseResult,
     CaseVerdict,
     Expectation,
@@ -25,13 +24,12 @@ VERDICT_SYMBOLS: Final = {
     CaseVerdict.NOT_APPLICABLE: "n/a",
     CaseVerdict.FLAKY: "flaky",
     CaseVerdict.ERROR: "error",
+    CaseVerdict.NOT_RUN: "not run",
 }
 WORST_FIRST: Final = (
-    CaseVerdict.FAIL, CaseVerdict.ERROR, CaseVerdict.FLAKY, CaseVerdict.NON_STRICT, CaseVerdict.PASS,
-    CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE,
+    CaseVerdict.FAIL, CaseVerdict.ERROR, CaseVerdict.FLAKY, CaseVerdict.NON_STRICT, CaseVerdict.NOT_RUN,
+    CaseVerdict.PASS, CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE,
 )  # fmt: skip
-DECIDED: Final = frozenset({CaseVerdict.PASS, *BROKEN, *UNDECIDED})
-"""Verdicts of cases that were run to an end."""
 NUMBERED: Final = re.compile(r"([^0-9]*)([0-9]*)")
 UNKNOWN: Final = Clause(id="?", sentence="Not in the list of clauses.", level="MUST", source="")
 
@@ -51,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A broken or undecided case, and the expectation that covers it."""
+    """A broken, flaky or failed case, and the expectation that covers it."""
 
     result: CaseResult
     known: Expectation | None
@@ -92,12 +90,12 @@ def cell_text(results: Sequence[CaseResult], symbols: Mapping[CaseVerdict, str] 
 
 
 def deviations(target: TargetReport) -> list[Deviation]:
-    """Return the broken and undecided cases, sorted."""
+    """Return the cases that were run and did not pass, sorted."""
     expectations = target.expectations
     return [
         Deviation(result, expected_by(result, expectations))
         for result in sorted(target.cases, key=lambda result: natural_key(result.case))
-        if result.verdict in BROKEN | UNDECIDED
+        if result.verdict in DECIDED - {CaseVerdict.PASS}
     ]
 
 

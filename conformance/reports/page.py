@@ -12,7 +12,6 @@ from highwater.conformance.exchange import ReportedEvent, newest_events
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.history import History
 from highwater.conformance.reports.matrix import (
-    DECIDED,
     Row,
     cell_text,
     features_text,
@@ -24,7 +23,7 @@ from highwater.conformance.reports.matrix import (
     worst,
 )
 from highwater.conformance.reports.sources import link_source
-from highwater.conformance.verdicts import NOT_TESTABLE, CaseResult, CaseVerdict, Expectation, expected_by
+from highwater.conformance.verdicts import DECIDED, NOT_TESTABLE, CaseResult, CaseVerdict, Expectation, expected_by
 
 PAGE_CHARACTERS: Final = 1_500_000
 """Limit of the failure descriptions; what the texts leave of it is for exchanges."""
@@ -177,7 +176,7 @@ def _lacking(row: Row, targets: Sequence[TargetReport]) -> list[str]:
         f"{targets[number].target}: {result.verdict}: {result.message}"
         for number, results in enumerate(row.cells)
         for result in results
-        if result.verdict in NOT_TESTABLE
+        if result.verdict in NOT_TESTABLE | {CaseVerdict.NOT_RUN}
     }
     return sorted(reasons)
 

@@ -8,10 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from highwater.conformance.report import report_of
 from highwater.conformance.runner import Interrupted, Options, run_suite
+from highwater.conformance.targets.reference import ReferenceCluster
+from highwater.conformance.tests.sample_reports import passed, result, target
+from highwater.conformance.tests.sample_reports import report as sample
 from highwater.conformance.verdicts import CaseResult, CaseVerdict, exit_code
 from highwater.errors import ExitCode
 
@@ -28,9 +32,42 @@ def test_an_interrupted_run_reports_its_results() -> None:
         run_suite(["reference:1", "librdkafka-mock"], Options(areas=["LST"], jobs=1), interrupt)
     report = report_of(interrupted.value.report)
     assert [target.target for target in report.targets] == ["reference:1"]
-    assert report.targets[0].cases[:-1] == observed
-    assert report.targets[0].cases[-1].verdict is CaseVerdict.ERROR
+    cases = report.targets[0].cases
+    assert cases[:3] == observed
+    assert {(case.verdict, case.message) for case in cases[3:-1]} == {(CaseVerdict.NOT_RUN, "interrupted")}
+    assert cases[-1].verdict is CaseVerdict.ERROR
+    assert cases[-1].message == f"interrupted; {len(cases) - 4} cases were not run"
     assert exit_code(interrupted.value.report) is ExitCode.UNDECIDED
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_cases_that_a_dead_target_leaves_are_reported_as_not_run(jobs: int) -> None:
+    """The target died in a run of 44 cases, and the report had the two that had ended."""
+    with ReferenceCluster() as cluster:
+
+        def kill(_: str, __: CaseResult) -> None:
+            cluster.kill_node(1)
+
+        options = Options(areas=["LST"], jobs=jobs)
+        report_object = run_suite([cluster.bootstrap], options, kill)
+    listed = run_suite(["reference"], msgspec.structs.replace(options, dry_run=True))["targets"][0]["cases"]
+    (target,) = report_of(report_object).targets
+    assert {case.case for case in target.cases} == {case["case"] for case in listed} | {"suite"}
+    not_run = [case for case in target.cases if case.verdict is CaseVerdict.NOT_RUN]
+    assert len(not_run) == target.verdicts["not run"] > len(listed) / 2
+    assert all(case.message.startswith("the target died or hangs (") for case in not_run)
+    assert target.cases[-1].case == "suite"
+    assert target.cases[-1].message == f"{not_run[0].message}; {len(not_run)} cases were not run"
+    assert exit_code(report_object) in (ExitCode.VIOLATED, ExitCode.UNDECIDED)
+
+
+def test_a_run_that_decides_nothing_is_undecided() -> None:
+    """The exit code was 0 for 219 unsupported cases: nothing had been checked."""
+    cases = [result("TXN-1", CaseVerdict.UNSUPPORTED), result("TXN-2", CaseVerdict.NOT_APPLICABLE)]
+    for number in range(len(cases) + 1):
+        assert exit_code(msgspec.to_builtins(sample(target("a:1", *cases[:number])))) is ExitCode.UNDECIDED
+    decided = sample(target("a:1", *cases, passed("LST-1")))
+    assert exit_code(msgspec.to_builtins(decided)) is ExitCode.HELD
 
 
 def test_an_aborted_suite_is_an_error() -> None:
