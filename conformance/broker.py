@@ -7,6 +7,8 @@ from typing import Any, Final, TypeVar
 from highwater.conformance.connection import OPEN, Access, Connection, WaitLimit
 from highwater.conformance.exchange import ExchangeLog
 from highwater.conformance.failures import TargetFailure, Unsupported
+from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.framing import decode_response
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from highwater.reference.wire.messages.metadata import (
     ApiVersionsRequest,
@@ -199,9 +201,21 @@ def expect(what: str, expected: object, actual: object) -> None:
 
 
 def advertised_versions(address: str, timeout_s: float = 5.0, access: Access = OPEN) -> dict[int, tuple[int, int]]:
-    """Return the version ranges of ApiVersions by API key, unknown keys left out."""
+    """Return the version ranges of ApiVersions by API key, unknown keys left out.
+
+    The reply may be wrong, since cases check it: another correlation id is ignored, and if the body does not decode,
+    ApiVersions v0 counts as the only request. Raises TargetFailure if there is no reply that a broker could have sent.
+    """
+    api = api_of(ApiVersionsRequest)
     with Connection(address, timeout_s=timeout_s, access=access) as connection:
-        reply = connection.exchange(ApiVersionsRequest(), 0)
+        correlation_id = connection.send(ApiVersionsRequest(), 0)
+        frame = connection.receive_frame()
+    try:
+        reply = decode_response(api, 0, frame)[1]
+    except DecodeError as error:
+        if not frame.startswith(correlation_id.to_bytes(4, "big")):
+            raise TargetFailure(f"the reply to ApiVersions v0 does not decode: {error}") from error
+        return {api.key: (0, 0)}
     return {api.api_key: (api.min_version, api.max_version) for api in reply.api_keys if api.api_key in APIS}
 
 

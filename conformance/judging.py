@@ -31,7 +31,7 @@ class TargetGone(Exception):
     """The target died and cannot be restarted."""
 
     def __init__(self, result: CaseResult) -> None:
-        super().__init__(f"{result.message} (during {result.case}, or a case in parallel)")
+        super().__init__(f"{result.message} (after {result.case}, or a case in parallel)")
         self.result = result
 
 

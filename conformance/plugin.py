@@ -28,6 +28,7 @@ from highwater.conformance.selection import case_of, check_era, needs_exclusive_
 from highwater.conformance.sharing import SharedTarget, TargetServer
 from highwater.conformance.targets import KNOWN, count_clusters, launch_target
 from highwater.conformance.targets.base import PROMPT, Target
+from highwater.conformance.targets.external import BrokerDied
 from highwater.conformance.values import replies_of
 from highwater.conformance.verdicts import BROKEN, NOT_TESTABLE, UNDECIDED, CaseResult, CaseVerdict, verdict_of
 from highwater.conformance.workers import Ended, Task, Workers
@@ -145,7 +146,7 @@ def _open_target(config: pytest.Config) -> None:
         access, address = access_of(target.command_config), target.bootstrap.split(",")[0]
         config.stash[ADVERTISED_VERSIONS] = advertised_versions(address, access=access)
     except (UsageError, TargetFailure) as error:
-        _write(config, "usage", str(error))
+        _write(config, "stopped" if isinstance(error, BrokerDied) else "usage", str(error))
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
     _write(config, "target", target.version)
     _write(config, "features", read_finalized_features(address, access))

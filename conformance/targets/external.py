@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,10 @@ PROBE_TIMEOUT_S: Final = 1.0
 """Together with `ANSWER_TIMEOUT_S` below five seconds, so that the diagnosis comes quickly."""
 
 
+class BrokerDied(UsageError):
+    """The broker died while the suite asked it for its brokers, so that no case can be run."""
+
+
 class ExternalTarget:
     """An external cluster: the suite cannot stop its nodes. It is held to the rules of the release that it shows.
 
@@ -31,7 +35,7 @@ class ExternalTarget:
 
     def __init__(self, name: str, command_config: Path | None = None, login: tuple[str, Path] | None = None) -> None:
         first, access = name.split(",", maxsplit=1)[0], access_of(command_config)
-        self.addresses: Mapping[int, str] = _discover_brokers(first, access)
+        self.addresses: Mapping[int, str] = _discover_brokers(name.split(","), access)
         self.era = release_of(first, access)
         self.name, self.command_config = name, command_config
         self.version = f"as Kafka {self.era}" if self.era else "unknown"
@@ -53,7 +57,12 @@ class ExternalTarget:
         """Do nothing: no process was launched."""
 
 
-def _discover_brokers(address: str, access: Access) -> dict[int, str]:
+def _discover_brokers(given: Sequence[str], access: Access) -> dict[int, str]:
+    """Return addresses by broker id; the given ones by their position if the reply to Metadata is wrong.
+
+    Cases that need no Metadata can be run on these.
+    """
+    address = given[0]
     try:
         advertised_versions(address, ANSWER_TIMEOUT_S, access)
     except AccessRefused as error:
@@ -65,12 +74,22 @@ def _discover_brokers(address: str, access: Access) -> dict[int, str]:
     try:
         return brokers_of(address, access)
     except Disconnected as error:
+        if not _is_alive(address, access):
+            raise BrokerDied("the broker died when it was asked for Metadata", where=address) from error
         hint = "it may require a login: give --command-config with sasl.mechanism and sasl.jaas.config"
         raise UsageError(
             f"the broker answers ApiVersions, but not Metadata ({error})", where=address, hint=hint
         ) from error
-    except TargetFailure as error:
-        raise UsageError(f"the broker answers ApiVersions, but not Metadata ({error})", where=address) from error
+    except TargetFailure:
+        return dict(enumerate(given))
+
+
+def _is_alive(address: str, access: Access) -> bool:
+    try:
+        advertised_versions(address, ANSWER_TIMEOUT_S, access)
+    except TargetFailure:
+        return False
+    return True
 
 
 def _login_listener(address: str, config: Path | None) -> SaslListener | None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from highwater.errors import ExitCode, UsageError
 from highwater.ports import Ports
 from highwater.processes import Processes
 from highwater.reference.tests.certificates import self_signed
+from highwater.reference.wire.messages.metadata import ApiVersionsRequest, MetadataRequest
+from highwater.reference.wire.registry import api_of
 
 LIFETIMES_MS = {"SCRAM-SHA-512": 90_000}
 USER: dict[str, object] = {
@@ -31,6 +33,7 @@ USER: dict[str, object] = {
     "sasl_enabled_mechanisms": ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"],
 }  # fmt: skip
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+METADATA, API_VERSIONS = api_of(MetadataRequest).key, api_of(ApiVersionsRequest).key
 FEW = Options(clauses=["FRM-1", "MD-5", "GRP-10", "PRD-4"], jobs=1)
 
 
@@ -166,6 +169,76 @@ def test_a_port_of_another_server_is_reported(answer: Callable[[socket.socket], 
     assert "another server's" in reported
 
 
+@pytest.fixture(scope="module")
+def bare() -> Iterator[ReferenceCluster]:
+    with ReferenceCluster() as cluster:
+        yield cluster
+
+
+def relay(upstream: str, change: Callable[[int, bytes], bytes]) -> Callable[[socket.socket], None]:
+    """Return a server that sends requests on, and of the replies what `change` makes of key and frame; b"" hangs up."""
+    host, _, port = upstream.partition(":")
+
+    def serve(client: socket.socket) -> None:
+        with client, socket.create_connection((host, int(port))) as broker, suppress(OSError):
+            from_client, from_broker = client.makefile("rb"), broker.makefile("rb")
+            while len(size := from_client.read(4)) == 4:
+                request = from_client.read(int.from_bytes(size, "big"))
+                broker.sendall(size + request)
+                reply = change(
+                    int.from_bytes(request[:2], "big"), from_broker.read(int.from_bytes(from_broker.read(4)))
+                )
+                if not reply:
+                    return
+                client.sendall(len(reply).to_bytes(4, "big") + reply)
+
+    return serve
+
+
+def with_another_id(reply: bytes) -> bytes:
+    return b"\x55" + reply[1:]
+
+
+def cut_short(reply: bytes) -> bytes:
+    return reply[:9]
+
+
+@pytest.mark.parametrize("wrong", [with_another_id, cut_short])
+@pytest.mark.parametrize("keys", [{METADATA}, {METADATA, API_VERSIONS}], ids=["Metadata", "both"])
+def test_a_broker_whose_first_reply_is_wrong_is_judged(
+    bare: ReferenceCluster, keys: set[int], wrong: Callable[[bytes], bytes]
+) -> None:
+    """The run ended with exit code 2, and no case was run."""
+    with server(relay(bare.bootstrap, lambda key, reply: wrong(reply) if key in keys else reply)) as address:
+        (judged,) = run_suite([address], Options(clauses=["FRM-1", "API-1", "MD-1"], jobs=2))["targets"]
+    verdicts = {case["clause"]: set[str]() for case in judged["cases"]}
+    for case in judged["cases"]:
+        verdicts[case["clause"]].add(case["verdict"])
+    if API_VERSIONS in keys:
+        assert verdicts["FRM-1"] == {"fail"}
+        assert "fail" in verdicts["API-1"]
+    else:
+        assert verdicts["FRM-1"] == verdicts["API-1"] == {"pass"}
+        assert "fail" in verdicts["MD-1"]
+    assert judged["verdicts"]["error"] == judged["verdicts"]["not run"] == 0
+
+
+def test_a_broker_that_dies_at_first_contact_leaves_the_run_undecided(bare: ReferenceCluster) -> None:
+    dead = threading.Event()
+
+    def change(key: int, reply: bytes) -> bytes:
+        if key == METADATA:
+            dead.set()
+        return b"" if dead.is_set() else reply
+
+    with server(relay(bare.bootstrap, change)) as address:
+        report = run_suite([address], FEW)
+    cases = report["targets"][0]["cases"]
+    assert {case["verdict"] for case in cases[:-1]} == {"not run"}
+    assert f"{address}: the broker died when it was asked for Metadata" in cases[-1]["message"]
+    assert exit_code(report) is ExitCode.UNDECIDED
+
+
 def test_the_command_exits_with_2() -> None:
     ports = Ports(1)
     command = [sys.executable, "-m", "highwater", "conform", f"127.0.0.1:{ports[0]}"]
@@ -291,9 +364,10 @@ def test_a_target_that_dies_during_the_run_is_named() -> None:
                 cluster.kill_node(1)
 
         report = run_suite([cluster.bootstrap], Options(areas=["MD"], jobs=2), kill_it_after_three)
-    broken = [case for case in report["targets"][0]["cases"] if "died" in case["message"]]
+    ran = [case for case in report["targets"][0]["cases"] if case["verdict"] != "not run"]
+    broken = [case for case in ran if "died" in case["message"]]
     assert {case["verdict"] for case in broken if case["case"] != "suite"} == {"fail"}
-    assert len(report["targets"][0]["cases"]) < 20, "the run ends soon after the crash"
+    assert len(ran) < 20, "the run ends soon after the crash"
     assert exit_code(report) is ExitCode.VIOLATED
 
 
