@@ -1,8 +1,10 @@
 """Targets are found, controlled and closed; an invalid one is reported within seconds, with advice."""
 
+import dataclasses
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from highwater.conformance.broker import FEATURES_SINCE
 from highwater.conformance.runner import Options, run_suite
 from highwater.conformance.targets import check_target, launch_target, open_target
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
@@ -24,6 +27,7 @@ from highwater.errors import ExitCode, UsageError
 from highwater.ports import Ports
 from highwater.processes import Processes
 from highwater.reference.tests.certificates import self_signed
+from highwater.reference.wire.framing import decode_response, encode_response
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest, MetadataRequest
 from highwater.reference.wire.registry import api_of
 
@@ -175,8 +179,11 @@ def bare() -> Iterator[ReferenceCluster]:
         yield cluster
 
 
-def relay(upstream: str, change: Callable[[int, bytes], bytes]) -> Callable[[socket.socket], None]:
-    """Return a server that sends requests on, and of the replies what `change` makes of key and frame; b"" hangs up."""
+def relay(upstream: str, change: Callable[[int, int, bytes], bytes]) -> Callable[[socket.socket], None]:
+    """Return a server that forwards requests, and the replies as `change` returns them; an empty one closes.
+
+    The arguments of `change` are the API key, the version and the reply without its size.
+    """
     host, _, port = upstream.partition(":")
 
     def serve(client: socket.socket) -> None:
@@ -185,9 +192,8 @@ def relay(upstream: str, change: Callable[[int, bytes], bytes]) -> Callable[[soc
             while len(size := from_client.read(4)) == 4:
                 request = from_client.read(int.from_bytes(size, "big"))
                 broker.sendall(size + request)
-                reply = change(
-                    int.from_bytes(request[:2], "big"), from_broker.read(int.from_bytes(from_broker.read(4)))
-                )
+                key, version = struct.unpack_from(">hh", request)
+                reply = change(key, version, from_broker.read(int.from_bytes(from_broker.read(4))))
                 if not reply:
                     return
                 client.sendall(len(reply).to_bytes(4, "big") + reply)
@@ -209,7 +215,7 @@ def test_a_broker_whose_first_reply_is_wrong_is_judged(
     bare: ReferenceCluster, keys: set[int], wrong: Callable[[bytes], bytes]
 ) -> None:
     """The run ended with exit code 2, and no case was run."""
-    with server(relay(bare.bootstrap, lambda key, reply: wrong(reply) if key in keys else reply)) as address:
+    with server(relay(bare.bootstrap, lambda key, _, reply: wrong(reply) if key in keys else reply)) as address:
         (judged,) = run_suite([address], Options(clauses=["FRM-1", "API-1", "MD-1"], jobs=2))["targets"]
     verdicts = {case["clause"]: set[str]() for case in judged["cases"]}
     for case in judged["cases"]:
@@ -223,10 +229,27 @@ def test_a_broker_whose_first_reply_is_wrong_is_judged(
     assert judged["verdicts"]["error"] == judged["verdicts"]["not run"] == 0
 
 
+def test_a_broker_without_features_does_not_break_the_clause_about_their_levels(bare: ReferenceCluster) -> None:
+    """API-8 failed: `there are features: expected True, actual False`."""
+
+    def change(key: int, version: int, reply: bytes) -> bytes:
+        if key == METADATA:
+            return cut_short(reply)  # the brokers' own addresses would bypass the relay
+        if key != API_VERSIONS or version < FEATURES_SINCE:
+            return reply
+        correlation_id, message = decode_response(ApiVersionsRequest, version, reply)
+        changed = dataclasses.replace(message, supported_features=(), finalized_features=())
+        return encode_response(changed, version, correlation_id)[4:]
+
+    with server(relay(bare.bootstrap, change)) as address:
+        (judged,) = run_suite([address], Options(clauses=["API-8"], jobs=1))["targets"]
+    assert [(case["case"], case["verdict"]) for case in judged["cases"]] == [("API-8", "unsupported")]
+
+
 def test_a_broker_that_dies_at_first_contact_leaves_the_run_undecided(bare: ReferenceCluster) -> None:
     dead = threading.Event()
 
-    def change(key: int, reply: bytes) -> bytes:
+    def change(key: int, _: int, reply: bytes) -> bytes:
         if key == METADATA:
             dead.set()
         return b"" if dead.is_set() else reply
