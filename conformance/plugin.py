@@ -29,6 +29,7 @@ from highwater.conformance.sharing import SharedTarget, TargetServer
 from highwater.conformance.targets import KNOWN, count_clusters, launch_target
 from highwater.conformance.targets.base import PROMPT, Target
 from highwater.conformance.targets.external import BrokerDied
+from highwater.conformance.targets.releases import Release
 from highwater.conformance.values import replies_of
 from highwater.conformance.verdicts import BROKEN, NOT_TESTABLE, UNDECIDED, CaseResult, CaseVerdict, verdict_of
 from highwater.conformance.workers import Ended, Task, Workers
@@ -148,7 +149,9 @@ def _open_target(config: pytest.Config) -> None:
     except (UsageError, TargetFailure) as error:
         _write(config, "stopped" if isinstance(error, BrokerDied) else "usage", str(error))
         pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
-    _write(config, "target", target.version)
+    asked = config.getoption("hw_kafka_version")
+    is_guessed = asked and target.version.startswith("as Kafka")
+    _write(config, "target", Release(asked).text() if is_guessed else target.version)
     _write(config, "features", read_finalized_features(address, access))
 
 

@@ -36,9 +36,9 @@ class ExternalTarget:
     def __init__(self, name: str, command_config: Path | None = None, login: tuple[str, Path] | None = None) -> None:
         first, access = name.split(",", maxsplit=1)[0], access_of(command_config)
         self.addresses: Mapping[int, str] = _discover_brokers(name.split(","), access)
-        self.era = release_of(first, access)
+        release = release_of(first, access)
         self.name, self.command_config = name, command_config
-        self.version = f"as Kafka {self.era}" if self.era else "unknown"
+        self.era, self.version = release.era, release.text()
         self.sasl = _login_listener(*login) if login else _login_listener(first, command_config)
 
     @property
