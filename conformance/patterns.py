@@ -1,4 +1,4 @@
-"""Name clauses and cases: `PRD-7`, `FET-1[uncompressed]`, or with `*` and `?` several of them."""
+"""Names of clauses and cases: `PRD-7`, `FET-1[uncompressed]`, or with `*` and `?` several of them; their order."""
 
 import re
 from collections.abc import Iterable
@@ -8,6 +8,12 @@ from highwater.errors import UsageError
 from highwater.spec.clauses import find_clause, load_clauses
 
 WILD = re.compile(r"[*?]")
+NUMBERED = re.compile(r"([^0-9]*)([0-9]*)")
+
+
+def natural_key(name: str) -> list[tuple[str, int]]:
+    """Return a sort key that puts `Fetch v4` before `Fetch v12`; parallel cases arrive in any order."""
+    return [(text, int(number or 0)) for text, number in NUMBERED.findall(name)]
 
 
 @cache

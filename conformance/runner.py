@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from highwater.conformance.patterns import natural_key
 from highwater.conformance.report import stamp_now
 from highwater.conformance.verdicts import (
     CaseResult,
@@ -169,7 +170,7 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
         if not received.stopped and (process.returncode not in ENDED or received.selected is None):
             tail = output.read().decode(errors="replace").strip()[-TAIL:]
             received.stopped = f"pytest ended with exit code {process.returncode}: {tail}"
-    results = [*received.results, *received.remaining()]
+    results = sorted([*received.results, *received.remaining()], key=lambda result: natural_key(result.case))
     entry = _entry(name, received.version, received.features, results, received.left_out)
     return entry | {"seconds": watch.seconds()}, is_complete
 

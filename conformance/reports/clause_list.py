@@ -9,7 +9,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from highwater.conformance.calibrate import read_calibration
-from highwater.conformance.reports.matrix import natural_key
+from highwater.conformance.patterns import natural_key
 from highwater.conformance.reports.sources import link_source
 from highwater.spec.clauses import Clause, load_clauses
 

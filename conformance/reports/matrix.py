@@ -1,11 +1,11 @@
 """The matrix of clauses and targets, from which console, Markdown and HTML are rendered."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.conformance.patterns import natural_key
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.verdicts import (
     DECIDED,
@@ -30,7 +30,6 @@ WORST_FIRST: Final = (
     CaseVerdict.FAIL, CaseVerdict.ERROR, CaseVerdict.FLAKY, CaseVerdict.NON_STRICT, CaseVerdict.NOT_RUN,
     CaseVerdict.PASS, CaseVerdict.UNSUPPORTED, CaseVerdict.NOT_APPLICABLE,
 )  # fmt: skip
-NUMBERED: Final = re.compile(r"([^0-9]*)([0-9]*)")
 UNKNOWN: Final = Clause(id="?", sentence="Not in the list of clauses.", level="MUST", source="")
 
 
@@ -60,11 +59,6 @@ def rows_of(report: Report) -> list[Row]:
     by_target = [_by_clause(target.cases) for target in report.targets]
     clause_ids = sorted({clause_id for found in by_target for clause_id in found}, key=natural_key)
     return [Row(clause_id, [found.get(clause_id, []) for found in by_target]) for clause_id in clause_ids]
-
-
-def natural_key(name: str) -> list[tuple[str, int]]:
-    """Return a sort key that puts `Fetch v4` before `Fetch v12`; parallel cases arrive in any order."""
-    return [(text, int(number or 0)) for text, number in NUMBERED.findall(name)]
 
 
 def _by_clause(results: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:

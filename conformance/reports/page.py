@@ -9,6 +9,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from highwater.conformance.exchange import ReportedEvent, newest_events
+from highwater.conformance.patterns import natural_key
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.history import History
 from highwater.conformance.reports.matrix import (
@@ -16,7 +17,6 @@ from highwater.conformance.reports.matrix import (
     cell_text,
     features_text,
     left_out_text,
-    natural_key,
     rows_of,
     seconds_text,
     tally,
