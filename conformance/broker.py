@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from highwater.conformance.connection import OPEN, Access, Connection, WaitLimit
 from highwater.conformance.exchange import ExchangeLog
 from highwater.conformance.failures import TargetFailure, Unsupported
-from highwater.reference.wire.errors import DecodeError
+from highwater.reference.wire.errors import DecodeError, ErrorCode
 from highwater.reference.wire.framing import decode_response
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from highwater.reference.wire.messages.metadata import (
@@ -50,6 +51,7 @@ FEATURES_SINCE: Final = 3
 AUTO_CREATION_FLAG_SINCE: Final = 4
 SHORT_WAIT_MS: Final = 5
 """Not 0: a broker that returns nothing for max_wait_ms 0 should fail only the case about it."""
+ERROR_NAMES: Final[Mapping[int, str]] = {code.value: code.name for code in ErrorCode}
 NOW_MS: Final = 1_700_000_000_000
 """A fixed timestamp for records, 14 November 2023."""
 
@@ -155,8 +157,7 @@ class Broker(Connection):
             max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=(named,), **fields
         )
         reply = self.call(request, version, timeout_s)
-        if reply.error_code:
-            raise TargetFailure("error code of Fetch", expected="0", actual=str(reply.error_code))
+        expect("error code of Fetch", 0, reply.error_code)
         result: PartitionData = only(only(reply.responses).partitions)
         return result
 
@@ -197,7 +198,28 @@ def expect(what: str, expected: object, actual: object) -> None:
     """Raise TargetFailure unless `actual` equals `expected`, or is in it if it is a set."""
     allowed: Collection[object] = expected if isinstance(expected, set | frozenset) else (expected,)
     if actual not in allowed:
-        raise TargetFailure(what, expected=" or ".join(sorted(map(str, allowed))), actual=str(actual))
+        shown = partial(value_text, what)
+        raise TargetFailure(what, expected=" or ".join(sorted(map(shown, allowed))), actual=shown(actual))
+
+
+def value_text(what: str, value: object) -> str:
+    """Return the value as text, with the name of an error code: of a tuple that `what` calls `error code and ...`,
+    the first element is one, of `error codes` all elements are.
+    """
+    if "error code" not in what:
+        return str(value)
+    if isinstance(value, int):
+        return code_text(value)
+    if isinstance(value, tuple | list) and value and all(isinstance(each, int) for each in value[:1]):
+        codes = len(value) if "error codes" in what else 1
+        return f"({', '.join([*map(code_text, value[:codes]), *map(repr, value[codes:])])})"
+    return str(value)
+
+
+def code_text(code: int) -> str:
+    """Return an error code with its name, such as `42 (INVALID_REQUEST)`."""
+    name = ERROR_NAMES.get(code)
+    return f"{int(code)} ({name})" if name else str(code)
 
 
 def advertised_versions(address: str, timeout_s: float = 5.0, access: Access = OPEN) -> dict[int, tuple[int, int]]:

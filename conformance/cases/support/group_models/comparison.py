@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker
+from highwater.conformance.broker import Broker, code_text
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.failures import TargetFailure
 from highwater.reference.wire.registry import api_of
@@ -112,7 +112,7 @@ def _compare_values(path: str, expected: Any, actual: Any, shape: Layout) -> Non
     elif is_dataclass(expected) and type(expected) is type(actual):
         _compare_structs(path, expected, actual, shape.of(type(expected)))
     elif expected != actual:
-        raise TargetFailure(path, expected=shortened(expected), actual=shortened(actual))
+        raise TargetFailure(path, expected=_value_text(path, expected), actual=_value_text(path, actual))
 
 
 def _compare_lists(path: str, expected: tuple[Any, ...], actual: tuple[Any, ...], shape: Layout) -> None:
@@ -142,6 +142,10 @@ def _sorted(listed: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def _keys(counted: Counter[str]) -> str:
     """Return the elements that only one side has."""
     return "; ".join(sorted(counted.elements())) or "no other element"
+
+
+def _value_text(path: str, value: Any) -> str:
+    return code_text(value) if path.endswith(": error_code") else shortened(value)
 
 
 def shortened(value: Any) -> str:
