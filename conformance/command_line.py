@@ -200,7 +200,7 @@ def _run(
     from highwater.conformance.report import report_of
     from highwater.conformance.reports.console import show
     from highwater.conformance.runner import Interrupted, run_suite
-    from highwater.conformance.verdicts import exit_code, expectations_text, read_expectations
+    from highwater.conformance.verdicts import decides_nothing, exit_code, expectations_text, read_expectations
     from highwater.errors import UsageError
     from highwater.results import progress
     from highwater.signals import interruptible
@@ -213,15 +213,20 @@ def _run(
             report = run_suite(targets, options, lambda target, result: step())
     except Interrupted as interrupted:
         report = interrupted.report
-    files.write(report_of(report))
+    for path in files.write(report_of(report)):
+        typer.echo(f"Wrote {path}.", err=True)
     if write_expect is not None:
         (target,) = report_of(report).targets
         kept = read_expectations(options.expect) if options.expect else []
         write_expect.write_text(expectations_text(target.cases, target.expectations, kept))
+        typer.echo(f"Wrote {write_expect}.", err=True)
     if json_:
         typer.echo(msgspec.json.encode(report).decode())
     else:
         show(report_of(report), strict=strict, verbose=verbose)
+    for target in report_of(report).targets:
+        if decides_nothing(target.cases):
+            typer.echo(f"No case was decided, so the run says nothing about {target.target}.", err=True)
     return exit_code(report, strict=strict)
 
 

@@ -138,13 +138,19 @@ def expected_by(result: CaseResult, expectations: Sequence[Expectation]) -> Expe
 def unexpected(
     results: Sequence[CaseResult], expectations: Sequence[Expectation], *, strict: bool = False
 ) -> list[str]:
-    """Return one line for each unexpected failure and each expectation that no case shows although one passed."""
+    """Return one line for each unexpected failure and each outdated expectation."""
     counted = BROKEN if strict else {CaseVerdict.FAIL}
     lines = [
         f"{result.case}: {result.verdict}: {result.full_message()}"
         for result in results
         if result.verdict in counted and expected_by(result, expectations) is None
     ]
+    return lines + outdated(results, expectations)
+
+
+def outdated(results: Sequence[CaseResult], expectations: Sequence[Expectation]) -> list[str]:
+    """Return one line for each expectation that no case shows although one passed."""
+    lines = []
     for expectation in expectations:
         observed = {result.verdict for result in results if expectation.covers(result)}
         if expectation.verdict not in {*observed, CaseVerdict.FLAKY} and CaseVerdict.PASS in observed:

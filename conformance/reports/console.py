@@ -1,22 +1,38 @@
-"""The matrix on a terminal, followed by expected and unexpected deviations."""
+"""A run on a terminal: the matrix, what deviates and how to run it again, and what was not decided and why."""
 
-from typing import Any, Final
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
 
 from highwater.conformance.report import Report, TargetReport
-from highwater.conformance.reports.matrix import cell_text, left_out_text, rows_of, seconds_text, tally
+from highwater.conformance.reports.matrix import Row, cell_text, clause_of, left_out_text, rows_of, seconds_text, tally
 from highwater.conformance.verdicts import (
-    UNDECIDED,
+    BROKEN,
+    DECIDED,
+    NOT_TESTABLE,
     CaseResult,
     CaseVerdict,
     expected_by,
-    unexpected,
+    outdated,
 )
-from highwater.spec.clauses import find_clause
 
 COLOUR: Final = {"pass": "green", "FAIL": "red", "flaky": "yellow", "error": "magenta", "non-strict": "yellow"}
+NAMED_CASES: Final = 3
+SHOWN_REASONS: Final = 5
+WITHOUT_VERDICT: Final = frozenset({*NOT_TESTABLE, CaseVerdict.NOT_RUN})
+KEPT_OPTIONS: Final = {
+    "command_config": "--command-config",
+    "kafka_version": "--kafka-version",
+    "timeout_s": "--timeout",
+    "guards_off": "--guard-off",
+}
+INDENT: Final = "    "
 
 
 def show(report: Report, *, strict: bool = False, verbose: bool = False) -> None:
+    """Print the run; `verbose` also prints clauses of which no case was decided, and every case."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -24,11 +40,18 @@ def show(report: Report, *, strict: bool = False, verbose: bool = False) -> None
     console = Console(highlight=False)
     table = Table("clause", "level", *(escape(target.name) for target in report.targets))
     for row in rows_of(report):
-        level = row.clause.level if row.clause_id else ""
-        table.add_row(row.clause_id or "suite", level, *(_coloured(cell_text(cell)) for cell in row.cells))
-    console.print(table)
+        if verbose or _is_decided(row):
+            level = row.clause.level if row.clause_id else ""
+            table.add_row(row.clause_id or "suite", level, *(_coloured(cell_text(cell)) for cell in row.cells))
+    if table.row_count:
+        console.print(table)
     for target in report.targets:
-        _show_target(console, target, strict, verbose)
+        for line in _lines(report, target, strict=strict, verbose=verbose):
+            console.print(line, markup=False, soft_wrap=True)
+
+
+def _is_decided(row: Row) -> bool:
+    return any(result.verdict in DECIDED for cell in row.cells for result in cell)
 
 
 def _coloured(text: str) -> str:
@@ -36,25 +59,84 @@ def _coloured(text: str) -> str:
     return f"[{colour}]{text}[/{colour}]" if colour else text
 
 
-def _show_target(console: Any, target: TargetReport, strict: bool, verbose: bool) -> None:
-    expectations = target.expectations
-    for result in target.cases:
-        known = expected_by(result, expectations)
-        if known is not None:
-            line = f"expected {result.case}: {result.verdict}: {known.reason} {known.link}".rstrip()
-            console.print(line, markup=False)
-        elif verbose or _is_worth_a_line(result, strict):
-            sentence = f"\n    {find_clause(result.clause).sentence}" if verbose and result.clause else ""
-            console.print(f"{result.case}: {result.verdict} {result.message}{sentence}", markup=False)
-    for line in unexpected(target.cases, expectations, strict=strict):
-        console.print(f"UNEXPECTED {line}", markup=False)
+def _lines(report: Report, target: TargetReport, *, strict: bool, verbose: bool) -> Iterator[str]:
+    """Yield what the matrix does not say of a target; its counts come last."""
+    if verbose:
+        yield from _every_case(target)
+    yield from _expected(target)
+    found = [result for result in target.cases if _deviates(result) and not expected_by(result, target.expectations)]
+    yield from _deviations(found, prefix="UNEXPECTED " if target.expectations else "", strict=strict)
+    yield from (f"UNEXPECTED {line}" for line in outdated(target.cases, target.expectations))
+    if again := next((result for result in found if result.clause), None):
+        yield _how_to_run_again(report, target, again)
+    yield from _not_decided(target)
     if target.left_out:
-        console.print(left_out_text(target), markup=False)
-    console.print(
-        f"{target.target}: {tally(target)}" + (f" ({seconds_text(target)})" if target.seconds else ""), markup=False
+        yield left_out_text(target)
+    yield f"{target.target}: {tally(target)}" + (f" ({seconds_text(target)})" if target.seconds else "")
+
+
+def _deviates(result: CaseResult) -> bool:
+    return result.verdict in DECIDED and result.verdict is not CaseVerdict.PASS
+
+
+def _every_case(target: TargetReport) -> Iterator[str]:
+    for result in target.cases:
+        sentence = f"\n{INDENT}{clause_of(result.clause).sentence}" if result.clause else ""
+        yield f"{result.case}: {result.verdict} {result.message}{sentence}"
+
+
+def _expected(target: TargetReport) -> Iterator[str]:
+    for result in target.cases:
+        if known := expected_by(result, target.expectations):
+            yield f"expected {result.case}: {result.verdict}: {known.reason} {known.link}".rstrip()
+
+
+def _deviations(results: Sequence[CaseResult], *, prefix: str, strict: bool) -> Iterator[str]:
+    """Yield a line for the cases of a clause that deviate in the same way, and the sentence of the clause once."""
+    for clause_id, members in groupby(results, lambda result: result.clause):
+        alike: dict[tuple[CaseVerdict, str], list[str]] = {}
+        for result in members:
+            alike.setdefault((result.verdict, result.message), []).append(result.case)
+        for (verdict, message), cases in alike.items():
+            yield f"{_label(verdict, prefix, strict=strict)} {_named(cases)}: {message}"
+        if clause_id and any(verdict in BROKEN for verdict, _ in alike):
+            clause = clause_of(clause_id)
+            yield f"{INDENT}{clause.level}: {clause.sentence} ({clause.source})"
+
+
+def _label(verdict: CaseVerdict, prefix: str, *, strict: bool) -> str:
+    """Return the verdict in capitals if it fails the run, then with the prefix."""
+    fails = verdict is CaseVerdict.FAIL or (strict and verdict is CaseVerdict.NON_STRICT)
+    return prefix + verdict.upper() if fails else verdict.value
+
+
+def _named(cases: Sequence[str]) -> str:
+    more = f" and {len(cases) - NAMED_CASES} more" if len(cases) > NAMED_CASES else ""
+    return ", ".join(cases[:NAMED_CASES]) + more
+
+
+def _how_to_run_again(report: Report, target: TargetReport, result: CaseResult) -> str:
+    """Return the command for a case: the options that change its verdict, and a page, which has the bytes."""
+    given = report.run.options
+    values = [(option, value) for name, option in KEPT_OPTIONS.items() for value in _as_list(given.get(name, []))]
+    options = [part for option, value in [*values, ("--clause", result.case)] for part in (option, str(value))]
+    command = shlex.join(["highwater", "conform", target.target, *options, "--html"])
+    return f"To run one case again and see the exchanged bytes on a page: {command}"
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _not_decided(target: TargetReport) -> Iterator[str]:
+    """Yield the most frequent reasons why cases have no verdict, with the number of cases."""
+    reasons = Counter(
+        f"{result.verdict}: {result.message}" for result in target.cases if result.verdict in WITHOUT_VERDICT
     )
-
-
-def _is_worth_a_line(result: CaseResult, strict: bool) -> bool:
-    """Return whether to print a line; with --strict a broken SHOULD is printed as unexpected instead."""
-    return result.verdict in UNDECIDED or (result.verdict is CaseVerdict.NON_STRICT and not strict)
+    if not reasons:
+        return
+    yield f"{reasons.total():,} cases were not decided (--verbose lists them):"
+    yield from (f"{INDENT}{count:,} {reason}" for reason, count in reasons.most_common(SHOWN_REASONS))
+    if len(reasons) > SHOWN_REASONS:
+        others = sum(count for _, count in reasons.most_common()[SHOWN_REASONS:])
+        yield f"{INDENT}{others:,} for {len(reasons) - SHOWN_REASONS} other reasons"

@@ -30,12 +30,17 @@ class ReportFiles:
                 f"a badge shows one target, not {targets}", where="--badge", hint="run each target separately"
             )
 
-    def write(self, report: Report) -> None:
-        for path, render in ((self.html, page), (self.markdown, markdown), (self.junit, junit)):
-            if path is not None:
-                path.write_text(render(report), encoding="utf-8")
-        if self.badge is not None:
-            self.badge.write_text(badge(report.targets[0]), encoding="utf-8")
+    def write(self, report: Report) -> list[Path]:
+        """Write the files and return their paths."""
+        files = ((self.html, page), (self.markdown, markdown), (self.junit, junit), (self.badge, _badge))
+        written = [(path, render) for path, render in files if path is not None]
+        for path, render in written:
+            path.write_text(render(report), encoding="utf-8")
+        return [path for path, _ in written]
+
+
+def _badge(report: Report) -> str:
+    return badge(report.targets[0])
 
 
 def make_parent_folder(path: Path) -> None:

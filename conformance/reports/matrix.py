@@ -43,7 +43,11 @@ class Row:
     @property
     def clause(self) -> Clause:
         """Return the clause; a report of another version of the suite may have unknown ones."""
-        return load_clauses().get(self.clause_id, UNKNOWN)
+        return clause_of(self.clause_id)
+
+
+def clause_of(clause_id: str) -> Clause:
+    return load_clauses().get(clause_id, UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

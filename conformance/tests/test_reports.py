@@ -18,10 +18,10 @@ from highwater.conformance.reports.clause_list import clause_page
 from highwater.conformance.reports.console import show
 from highwater.conformance.reports.files import ReportFiles
 from highwater.conformance.reports.junit import junit
-from highwater.conformance.reports.markdown import escape, markdown
+from highwater.conformance.reports.markdown import areas_markdown, escape, markdown
 from highwater.conformance.reports.page import failure_groups, page
 from highwater.conformance.reports.sources import link_source
-from highwater.conformance.tests.sample_reports import HOSTILE, failed, passed, report, result, target
+from highwater.conformance.tests.sample_reports import HOSTILE, STAMP, failed, passed, report, result, target
 from highwater.conformance.verdicts import CaseVerdict, Expectation
 from highwater.errors import UsageError
 from highwater.spec.clauses import load_clauses
@@ -243,12 +243,66 @@ def test_the_badge_counts_must_cases(shown: TargetReport, text: str, colour: str
     assert colour in {rectangle.get("fill") for rectangle in svg.iter() if rectangle.tag.endswith("rect")}
 
 
-def test_the_console_marks_unexpected_failures(capsys: pytest.CaptureFixture[str]) -> None:
-    show(two())
-    reported = " ".join(capsys.readouterr().out.split())
-    assert "UNEXPECTED PRD-7: fail: error code: expected 2, actual 0" in reported
-    assert "expected API-3: fail: the reply is laid out" in reported
-    assert "UNEXPECTED API-3" not in reported
+def test_the_console_marks_failures_and_of_a_target_with_known_ones_the_unexpected(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(report(*two().targets, target("librdkafka-mock", failed("FRM-1"))))
+    reported = capsys.readouterr().out.splitlines()
+    assert "FAIL PRD-7: error code: expected 2, actual 0" in reported
+    assert "non-strict MD-9: a SHOULD" in reported
+    assert "flaky LST-1: fail, then pass" in reported
+    assert "UNEXPECTED FAIL FRM-1: error code: expected 2, actual 0" in reported
+    assert any(line.startswith("expected API-3: fail: the reply is laid out") for line in reported)
+    assert not any("FAIL API-3" in line for line in reported)
+    show(two(), strict=True)
+    assert "NON-STRICT MD-9: a SHOULD" in capsys.readouterr().out.splitlines()
+
+
+def test_the_console_groups_cases_that_fail_alike_and_says_how_to_run_one_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The clause was repeated for each of eight cases, and nothing said where their bytes are."""
+    cases = [failed(f"PRD-7[v{version}]") for version in range(8)]
+    options = {"kafka_version": "2.8", "guards_off": ["A", "B"], "jobs": 2}
+    run = msgspec.structs.replace(STAMP, options=options)
+    show(msgspec.structs.replace(report(target("a:1", *cases, failed("PRD-7[v9]", "otherwise"))), run=run))
+    reported = capsys.readouterr().out
+    assert "FAIL PRD-7[v0], PRD-7[v1], PRD-7[v2] and 5 more: error code: expected 2, actual 0\n" in reported
+    assert "FAIL PRD-7[v9]: otherwise\n" in reported
+    assert reported.count(load_clauses()["PRD-7"].sentence) == 1
+    assert (
+        "highwater conform a:1 --kafka-version 2.8 --guard-off A --guard-off B --clause 'PRD-7[v0]' --html\n"
+        in reported
+    )
+
+
+def test_the_console_counts_what_was_not_decided_instead_of_listing_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """A small broker had 420 rows of `-` around 31 others, and no reason."""
+    names = [f"FET-{number}" for number in range(1, 20)]
+    lacking = [
+        result(name, CaseVerdict.UNSUPPORTED, f"Fetch v{number % 7} is absent") for number, name in enumerate(names)
+    ]
+    not_run = [result(f"MD-{number}", CaseVerdict.NOT_RUN, "the target died") for number in range(1, 6)]
+    shown = report(target("a:1", passed("PRD-7"), *lacking, *not_run))
+    show(shown)
+    reported = capsys.readouterr().out
+    assert "FET-1" not in reported
+    assert "24 cases were not decided (--verbose lists them):\n    5 not run: the target died\n" in reported
+    assert "    3 unsupported: Fetch v0 is absent\n" in reported
+    assert re.search(r"    \d+ for 3 other reasons\n", reported)
+    show(shown, verbose=True)
+    reported = capsys.readouterr().out
+    assert all(f"{name}: unsupported Fetch" in reported for name in names)
+
+
+def test_every_report_has_the_cases_that_were_not_run() -> None:
+    shown = report(target("a:1", passed("PRD-7"), result("MD-1", CaseVerdict.NOT_RUN, "the target died")))
+    skipped = ElementTree.fromstring(junit(shown)).find("testsuite/testcase[@name='MD-1']/skipped")
+    assert skipped is not None
+    assert skipped.get("message") == "not run: the target died"
+    assert "not run: the target died" in clause_blocks(page(shown))["MD-1"]
+    assert "| MD-1 | MUST | not run |" in markdown(shown).splitlines()
+    assert "| of these not run | 1 |" in areas_markdown(shown).splitlines()
 
 
 def test_an_empty_run_and_an_aborted_suite_are_reported() -> None:
