@@ -104,7 +104,7 @@ def conform_command(
         Path | None, typer.Option(help="Write an SVG badge to this file; needs exactly one target.")
     ] = None,
     list_: Annotated[
-        bool, typer.Option("--list", help="List id, level and sentence of every clause, with --html as a page.")
+        bool, typer.Option("--list", help="List id, level and sentence of the chosen clauses, with --html as a page.")
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")] = False,
     verbose: Annotated[
@@ -121,10 +121,7 @@ def conform_command(
     """
     from highwater.errors import ExitCode, UsageError
 
-    if list_:
-        _list_clauses(json_, html)
-        raise typer.Exit(ExitCode.HELD)
-    if targets and len(targets) == 1 and not dry_run:
+    if targets and len(targets) == 1 and not (dry_run or list_):
         _check_target(targets[0])
     from highwater.conformance.patterns import check_patterns
     from highwater.conformance.reports.files import ReportFiles
@@ -140,6 +137,9 @@ def conform_command(
     )  # fmt: skip
     check_patterns(options.clauses, "--clause")
     check_patterns(options.excluded, "--exclude")
+    if list_:
+        _list_clauses(options, json_, html)
+        raise typer.Exit(ExitCode.HELD)
     if dry_run:
         _list_cases(options, json_)
         raise typer.Exit(ExitCode.HELD)
@@ -153,19 +153,24 @@ def conform_command(
     raise typer.Exit(_run(targets, options, files, write_expect, strict, json_, verbose))
 
 
-def _list_clauses(json_: bool, page: Path | None) -> None:
+def _list_clauses(options: "Options", json_: bool, page: Path | None) -> None:
+    """List the clauses that the options choose, on a page if one is given."""
+    import msgspec
+
     from highwater.names import print_names
     from highwater.spec.clauses import load_clauses
 
+    clauses = [clause for clause in load_clauses().values() if options.choice.has_clause(clause)]
     if page is not None:
         from highwater.conformance.reports.clause_list import write_clause_page
-        from highwater.conformance.runner import Options, run_suite
+        from highwater.conformance.runner import run_suite
 
-        cases = run_suite(["reference"], Options(dry_run=True, long=True))["targets"][0]["cases"]
-        write_clause_page(page, len({case["clause"] for case in cases}))
+        every_case = msgspec.structs.replace(options, dry_run=True, long=True, no_slow=False)
+        cases = run_suite(["reference"], every_case)["targets"][0]["cases"]
+        write_clause_page(page, clauses, len({case["clause"] for case in cases}))
         typer.echo(f"Wrote {page}.")
         return
-    rows = ((clause.id, clause.level, clause.sentence) for clause in load_clauses().values())
+    rows = ((clause.id, clause.level, clause.sentence) for clause in clauses)
     print_names(rows, ("clause", "level", "sentence"), as_json=json_)
 
 

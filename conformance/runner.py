@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from highwater.conformance.choice import Choice
 from highwater.conformance.patterns import natural_key
 from highwater.conformance.report import stamp_now
 from highwater.conformance.verdicts import (
@@ -68,6 +69,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         for option, version in versions.items():
             if version:
                 check_version(version, option)
+
+    @property
+    def choice(self) -> Choice:
+        """Return the limits on clauses and cases."""
+        return Choice(
+            areas=self.areas, clauses=self.clauses, excluded=self.excluded, level=self.level, since=self.since,
+            until=self.until,
+        )  # fmt: skip
 
     def arguments(self) -> list[str]:
         found = [f"--hw-level={self.level}", f"--hw-timeout={self.timeout_s}"]

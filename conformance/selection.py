@@ -4,14 +4,13 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from highwater.conformance.choice import Choice
 from highwater.conformance.failures import NotApplicable
-from highwater.conformance.patterns import covers
 from highwater.errors import UsageError
 from highwater.releases import version_numbers
 from highwater.spec.clauses import Clause, find_clause
 
 VERSION: Final = "--kafka-version"
-LEVELS: Final = {"must": ("MUST",), "should": ("MUST", "SHOULD"), "may": ("MUST", "SHOULD", "MAY")}
 
 
 def case_of(item: pytest.Item) -> tuple[str, Clause]:
@@ -35,13 +34,14 @@ class Selection(NamedTuple):
 def select_cases(config: pytest.Config, items: list[pytest.Item]) -> Selection:
     """Select cases by area, clause, level and slowness; slow ones come first, those that stop nodes last."""
     selected, left_out, case_ids = [], [], set()
+    choice = _choice(config)
     has_long = config.getoption("hw_long") or config.getoption("hw_clause")
     for item in items:
         case, clause = case_of(item)
         if case in case_ids:
             raise UsageError(f"two cases are called {case}", where=item.nodeid, hint="give one a variant")
         case_ids.add(case)
-        if not _is_chosen(config, case, clause) or (_is_slow(item) and config.getoption("hw_no_slow")):
+        if not choice.has_case(case, clause) or (_is_slow(item) and config.getoption("hw_no_slow")):
             continue
         if _is_long(item) and not has_long:
             left_out.append(case)
@@ -49,6 +49,12 @@ def select_cases(config: pytest.Config, items: list[pytest.Item]) -> Selection:
             selected.append(item)
     ordered = sorted(selected, key=lambda item: (needs_exclusive_target(item), not _is_slow(item)))
     return Selection(ordered, left_out)
+
+
+def _choice(config: pytest.Config) -> Choice:
+    options = {"areas": "area", "clauses": "clause", "excluded": "exclude"}
+    options |= {name: name for name in ("level", "since", "until")}
+    return Choice(**{name: config.getoption(f"hw_{option}") for name, option in options.items()})
 
 
 def needs_exclusive_target(item: pytest.Item) -> bool:
@@ -62,25 +68,6 @@ def _is_long(item: pytest.Item) -> bool:
 
 def _is_slow(item: pytest.Item) -> bool:
     return item.get_closest_marker("slow") is not None
-
-
-def _is_chosen(config: pytest.Config, case: str, clause: Clause) -> bool:
-    areas, chosen, excluded = (config.getoption(f"hw_{name}") for name in ("area", "clause", "exclude"))
-    return (
-        (not areas or clause.area in areas)
-        and (not chosen or any(covers(pattern, case, clause.id) for pattern in chosen))
-        and not any(covers(pattern, case, clause.id) for pattern in excluded)
-        and clause.level in LEVELS[config.getoption("hw_level")]
-        and _is_of_age(clause, config.getoption("hw_since"), config.getoption("hw_until"))
-    )
-
-
-def _is_of_age(clause: Clause, since: str, until: str) -> bool:
-    """Return whether the clause first applied to a Kafka version from `since` to `until`."""
-    first = version_numbers(clause.since or "0", "--since")
-    return (not since or first >= version_numbers(since, "--since")) and (
-        not until or first <= version_numbers(until, "--until")
-    )
 
 
 def check_era(version: str, item: pytest.Item) -> None:

@@ -1,6 +1,6 @@
 """The clauses as one page: what a Kafka-compatible broker must do, with sources, and the releases that keep each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from itertools import groupby
 from pathlib import Path
@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from highwater.conformance.calibrate import read_calibration
 from highwater.conformance.patterns import natural_key
 from highwater.conformance.reports.sources import link_source
-from highwater.spec.clauses import Clause, load_clauses
+from highwater.spec.clauses import Clause
 
 TITLES: Final = {
     "FRM": "Framing",
@@ -39,11 +39,9 @@ TITLES: Final = {
 """The areas, in the order of the page."""
 
 
-def clause_page(checked: int) -> str:
+def clause_page(chosen: Iterable[Clause], checked: int) -> str:
     """Return the page as HTML without references to other files; `checked` is the number of clauses with a case."""
-    clauses = sorted(
-        load_clauses().values(), key=lambda clause: (list(TITLES).index(clause.area), natural_key(clause.id))
-    )
+    clauses = sorted(chosen, key=lambda clause: (list(TITLES).index(clause.area), natural_key(clause.id)))
     calibration = read_calibration()
     environment = Environment(
         loader=PackageLoader("highwater.conformance"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -61,10 +59,10 @@ def clause_page(checked: int) -> str:
     )
 
 
-def write_clause_page(path: Path, checked: int) -> None:
+def write_clause_page(path: Path, chosen: Iterable[Clause], checked: int) -> None:
     """Write the page, and create its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(clause_page(checked), encoding="utf-8")
+    path.write_text(clause_page(chosen, checked), encoding="utf-8")
 
 
 def _rows(clauses: Any, held: dict[str, list[str]]) -> Iterator[dict[str, Any]]:

@@ -108,7 +108,7 @@ def _value_text(value: object) -> str:
 def differences_of(before: TargetReport, after: TargetReport) -> Iterator[Difference]:
     """Yield the cases whose verdict changed between two runs of a target."""
     old, new = ({result.case: result.verdict for result in target.cases} for target in (before, after))
-    messages = {result.case: result.message for result in after.cases}
+    messages = {result.case: result.message for result in after.cases if result.verdict is not CaseVerdict.PASS}
     name = " -> ".join(dict.fromkeys([before.target, after.target]))
     for case in dict.fromkeys([*old, *new]):
         was, now = old.get(case), new.get(case)

@@ -39,6 +39,8 @@ def one(*cases: CaseResult) -> Report:
         (UNSUPPORTED, FAIL, Change.FAILING, ExitCode.HELD),
         (PASS, FLAKY, Change.UNDECIDED, ExitCode.UNDECIDED),
         (ERROR, FLAKY, None, ExitCode.HELD),
+        (PASS, CaseVerdict.NOT_RUN, Change.UNDECIDED, ExitCode.UNDECIDED),
+        (CaseVerdict.NOT_RUN, PASS, Change.NEWLY_PASSING, ExitCode.HELD),
     ],
 )
 def test_a_case_that_changed(was: CaseVerdict, now: CaseVerdict, change: Change | None, code: ExitCode) -> None:
@@ -61,6 +63,11 @@ def test_cases_of_only_one_run_are_added_or_removed() -> None:
         ("PRD-1", Change.REMOVED, PASS, None),
     ]
     assert exit_code(found) is ExitCode.HELD
+
+
+def test_a_fixed_case_shows_no_message_of_a_failure() -> None:
+    (fixed,) = compare(one(failed("PRD-7")), one(result("PRD-7", PASS, "3 of 4 rows apply"))).differences
+    assert (fixed.change, fixed.message) == (Change.FIXED, "")
 
 
 def test_targets_are_matched_by_name_or_are_the_only_ones() -> None:

@@ -142,7 +142,7 @@ def test_a_browser_opens_the_clause_that_an_address_names(tmp_path: Path) -> Non
 
 
 def test_the_page_of_clauses_has_each_of_them_and_no_reference_to_another_file() -> None:
-    text = clause_page(checked=7)
+    text = clause_page(load_clauses().values(), checked=7)
     parser = Balance()
     parser.feed(text)
     assert (parser.open, parser.scripts) == ([], 1)

@@ -1,5 +1,6 @@
 """Which cases a run has: by feature, pattern and age, and as the docs say."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -68,6 +69,23 @@ def test_a_name_that_selects_nothing_is_refused(arguments: list[str], says: str)
     result = CliRunner().invoke(application("conform"), ["conform", "reference", "--dry-run", *arguments])
     assert result.exit_code != 0
     assert says in f"{result.output} {result.exception}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "areas"),
+    [
+        ([], {clause.area for clause in load_clauses().values()}),
+        (["--area", "frm"], {"FRM"}),
+        (["--feature", "protocol", "--exclude", "API-*"], {"FRM"}),
+        (["--clause", "API-6[Fetch v12]", "--exclude", "API-1[ApiVersions v3]"], {"API"}),
+    ],
+)
+def test_the_list_has_the_chosen_clauses(arguments: list[str], areas: set[str]) -> None:
+    """It had all clauses whatever was chosen."""
+    result = CliRunner().invoke(application("conform"), ["conform", "--list", "--json", *arguments])
+    listed = json.loads(result.stdout)
+    assert {each["clause"].partition("-")[0] for each in listed} == areas
+    assert arguments or len(listed) == len(load_clauses())
 
 
 def test_the_example_of_the_docs_selects_cases() -> None:
