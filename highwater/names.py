@@ -1,6 +1,7 @@
 """Names that users type (guards, clauses, models, rules, settings): errors for unknown ones, and lists of all."""
 
 import json
+import textwrap
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 from highwater.errors import UsageError
 
 SHOWN: Final = 3
+LINE_WIDTH: Final = 120
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], list_command: str, *, where: str = "") -> UsageError:
@@ -27,3 +29,11 @@ def print_names(rows: Iterable[tuple[str, ...]], columns: tuple[str, ...], *, as
     widths = [max((len(row[at]) for row in listed), default=0) for at in range(len(columns))]
     for row in listed:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def hanging(label: str, text: str) -> str:
+    """Return the label and the text, which is wrapped at 120 columns and continues below its beginning."""
+    return textwrap.fill(
+        text, LINE_WIDTH, initial_indent=label, subsequent_indent=" " * len(label), break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip

@@ -4,12 +4,12 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from highwater.errors import EXIT_OF_VERDICT, UsageError, worst
-from highwater.names import print_names, unknown_name
+from highwater.names import hanging, print_names, unknown_name
 
 if TYPE_CHECKING:
     from highwater.spec.check import ModelResult, Update
@@ -18,6 +18,7 @@ spec_app = typer.Typer(
     no_args_is_help=True, help="Check the TLA+ models, prove protocols, and validate traces against the models."
 )
 
+CHECKS: Final = ("model", "simulator", "audit", "suite")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")]
 
 
@@ -330,7 +331,7 @@ def guards_command(
     list_: Annotated[bool, typer.Option("--list", help="Only the names, each with its rule.")] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Print a table of the guards and of what detects the absence of each: model, simulator, audit, suite.
+    """Print the guards, and what detects the absence of each: model, simulator, audit, suite.
 
     Examples: highwater guards · highwater guards --list · highwater guards --json
     """
@@ -344,19 +345,10 @@ def guards_command(
         rows = [{"guard": g.id, "rule": g.rule, "source": g.source, "witnesses": g.texts} for g in guards]
         print_json({"guards": rows})
         return
-    _print_table(["guard", "model", "simulator", "audit", "suite"], [[g.id, *g.texts.values()] for g in guards])
-
-
-def _print_table(head: list[str], rows: list[list[str]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*head, box=box.SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(*row)
-    # Without a terminal rich assumes 80 columns and would cut names.
-    Console(width=None if sys.stdout.isatty() else 240).print(table)
+    for guard in guards:
+        print(guard.id)
+        for check, text in zip(CHECKS, guard.texts.values(), strict=True):
+            print(hanging(f"  {check:<11}", text))
 
 
 def print_json(value: Any) -> None:
