@@ -4,8 +4,9 @@
 installed fails with one line that names the extra to install.
 """
 
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -127,6 +128,7 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
         ),
     ),
 }  # fmt: skip
+SEPARATOR: Final = re.compile(" ?· ?")
 BY_NAME: Final = {command.name: command for group in COMMANDS.values() for command in group}
 
 EXTRA_OF_COMMAND: Final = {"bench": "chaos", "chaos": "chaos", "demo": "all"}
@@ -202,10 +204,27 @@ def application(*names: str) -> "typer.Typer":
         module: ModuleType = import_module(module_name)
         target: Any = getattr(module, attribute)
         if isinstance(target, typer.Typer):
+            for info in target.registered_commands:
+                info.help = info.help or help_of(info.callback)
             app.add_typer(target, name=command.name, help=command.help)
         else:
-            app.command(command.name, cls=getattr(module, command.cls) if command.cls else None)(target)
+            cls = getattr(module, command.cls) if command.cls else None
+            app.command(command.name, cls=cls, help=help_of(target))(target)
     return app
+
+
+def help_of(function: Callable[..., Any] | None) -> str:
+    """Return the docstring of a command with each of its examples, which ` · ` separates, on a line of its own."""
+    from inspect import getdoc
+
+    return "\n\n".join(map(_on_lines, (getdoc(function) or "").split("\n\n")))
+
+
+def _on_lines(paragraph: str) -> str:
+    head, _, examples = paragraph.partition(": ")
+    if head not in {"Example", "Examples"}:
+        return paragraph
+    return "\n".join([f"{head}:", *(f"  {example}" for example in SEPARATOR.split(" ".join(examples.split())))])
 
 
 def _run(command: Command, arguments: list[str]) -> int:

@@ -29,6 +29,25 @@ def test_help_names_every_command_and_every_command_loads() -> None:
     assert len(application().registered_commands) + len(application().registered_groups) == len(BY_NAME)
 
 
+def test_each_example_is_on_a_line_of_its_own() -> None:
+    """They ran together in one paragraph, which broke inside of commands."""
+    app = application()
+    commands = [*app.registered_commands]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        commands += group.typer_instance.registered_commands
+    shown = [command.help or "" for command in commands]
+    examples = [text.partition("\n\nExample")[2].partition("\n\n")[0].splitlines()[1:] for text in shown]
+    assert sum(map(len, examples)) > len(BY_NAME)
+    for line in (line for lines in examples for line in lines):
+        assert line.startswith("  ")
+        assert " · " not in line
+    (conform,) = (text for text in shown if text.startswith("Check brokers against the clauses"))
+    assert "\nExamples:\n  highwater conform reference:3\n  highwater conform localhost:9092 --feature" in conform
+    output = run("conform", "--help").stdout
+    assert "  highwater conform reference:3 " in output
+
+
 def test_help_and_version_import_nothing_heavy() -> None:
     script = (
         "import sys; from highwater.command_line import help_text; help_text();"
