@@ -113,7 +113,8 @@ def conform_command(
 ) -> None:
     """Check brokers against the clauses of the protocol; several targets give a matrix.
 
-    Exit code 1 for a broken MUST or an expectation that no longer holds, 3 for a case without a verdict.
+    Exit code 1 for a broken MUST or an expectation that no longer holds, 3 for a case without a verdict, or if no case
+    was decided.
     With --self-test the cases are tested: exit code 1 if a case passes on a broker with a defect that it declares.
 
     Examples: highwater conform reference:3 · highwater conform localhost:9092 --feature transactions --exclude TXN-24

@@ -130,9 +130,7 @@ def _as_list(value: object) -> list[object]:
 
 def _not_decided(target: TargetReport) -> Iterator[str]:
     """Yield the most frequent reasons why cases have no verdict, with the number of cases."""
-    reasons = Counter(
-        f"{result.verdict}: {result.message}" for result in target.cases if result.verdict in WITHOUT_VERDICT
-    )
+    reasons = Counter(_reason(result) for result in target.cases if result.verdict in WITHOUT_VERDICT)
     if not reasons:
         return
     yield f"{reasons.total():,} cases were not decided (--verbose lists them):"
@@ -140,3 +138,10 @@ def _not_decided(target: TargetReport) -> Iterator[str]:
     if len(reasons) > SHOWN_REASONS:
         others = sum(count for _, count in reasons.most_common()[SHOWN_REASONS:])
         yield f"{INDENT}{others:,} for {len(reasons) - SHOWN_REASONS} other reasons"
+
+
+def _reason(result: CaseResult) -> str:
+    """Return why a case has no verdict, without the releases of a clause, which differ from clause to clause."""
+    if result.verdict is CaseVerdict.NOT_APPLICABLE:
+        return f"{result.verdict}: rules of other releases"
+    return f"{result.verdict}: {result.message}"
