@@ -51,7 +51,7 @@ class Upstream:
                     writer.close()
         except (OSError, EOFError):
             return False
-        return size > 0 and correlation_id == CORRELATION_ID
+        return bool(size > 0 and correlation_id == CORRELATION_ID)
 
     def at(self, address: Address) -> "Upstream":
         """Return the upstream of another broker, with the same TLS settings."""

@@ -94,6 +94,7 @@ def test_the_sample_history_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "history.ndjson"
     path.write_text(sample[1])
     result = audit(path)
+    assert result.coverage is not None
     assert (result.verdict, result.quarantine.lines, result.coverage.faults) == ("valid", [], 1)
 
 
