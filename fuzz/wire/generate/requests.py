@@ -46,8 +46,16 @@ EDGES = {
 }
 
 
-EPOCHS: Final = {"member_epoch": (0, 0, 0, 1, 2, -1, -2, 2**31 - 1), "share_session_epoch": (0, 0, 1, 2, 3, -1)}
-"""Of members and share sessions: 0 joins or opens, -1 and -2 leave or close."""
+MEANINGS: Final = {
+    "member_epoch": (0, 0, 0, 1, 2, -1, -2, 2**31 - 1),
+    "share_session_epoch": (0, 0, 1, 2, 3, -1),
+    "session_epoch": (0, 0, 1, 1, 2, -1),
+    "session_id": (0, 0, 1),
+    "timestamp": (-1, -2, -3, -4, -5, 0, 1_700_000_000_000),
+}
+"""Values with a meaning of their own. Of members and sessions: 0 joins or opens, -1 and -2 leave or close. Timestamps
+of ListOffsets: the latest, the earliest, the largest timestamp (KIP-734), local (KIP-405) and tiered data (KIP-1005).
+"""
 CONSUMER, SHARE, STREAMS = "fuzz-consumers", "fuzz-share", "fuzz-streams"
 NEWER_GROUPS: Final = {
     **dict.fromkeys((8, 9), (*GROUPS, CONSUMER)),
@@ -122,8 +130,8 @@ class _Maker:
             return rng.random() < 0.5
         if kind == "uuid":
             return rng.choice((bytes(16), rng.randbytes(16)))
-        if name in EPOCHS:
-            return rng.choice(EPOCHS[name])
+        if name in MEANINGS:
+            return rng.choice(MEANINGS[name])
         if name in SMALL and rng.random() < 0.8:
             return rng.choice((-1, 0, 1)) if name in {"acks", "replica_id"} else rng.choice((0, 1))
         return rng.choice(EDGES[kind])

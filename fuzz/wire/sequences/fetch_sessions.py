@@ -189,6 +189,14 @@ def forget(context: SequenceContext, connection: Connection, session: FetchSessi
         open_session(context, connection, session)
 
 
+def forget_unknown(context: SequenceContext, connection: Connection, session: FetchSession) -> None:
+    """Leave out partitions that are not in the session: it goes on (FetchSession.update)."""
+    topic = context.rng.choice((session.log.topic, f"{session.log.topic}-unknown"))
+    forgotten = (ForgottenTopic(topic=topic, partitions=(7, 9)),)
+    _take(context, session, _fetch(context, connection, session, forgotten=forgotten), [])
+
+
 STEPS_OF_A_SESSION: Final[tuple[Callable[[SequenceContext, Connection, FetchSession], None], ...]] = (
     read_new, read_new, wait_for_nothing, wake_up, follow, leave_waiting, wrong_epoch, unknown_session, forget,
+    forget_unknown,
 )  # fmt: skip

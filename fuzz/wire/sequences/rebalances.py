@@ -34,6 +34,8 @@ SHORT_METADATA: Final = 5  # bytes
 SESSION_MS, REBALANCE_MS = 10_000, 40
 OVER_S: Final = REBALANCE_MS / 1000 + 0.02
 """After that the timer of a rebalance has fired."""
+UNNAMED_SHARES: Final = (0.0, 0.0, 0.5, 1.0)
+"""Probabilities that the leader does not name a member."""
 STATIC_SINCE, LEAVE_BATCH_SINCE, SYNC_STATIC_SINCE = 5, 3, 3  # versions of JoinGroup, LeaveGroup, SyncGroup
 LEAVE_VERSION_MAX: Final = 5
 STATIC_SHARE, NEWCOMER_SHARE, IDLE_SHARE, GIVE_UP_SHARE = 0.6, 0.7, 0.6, 0.6
@@ -202,17 +204,22 @@ def _joined(context: SequenceContext, member: Joiner) -> Any | None:
 
 
 def _synchronise(context: SequenceContext, group: Rebalancing, answers: list[tuple[Joiner, Any]]) -> None:
-    """The leader is one that has joined; after its SyncGroup the group is stable, whatever timers ran before."""
+    """The leader is one that has joined; after its SyncGroup the group is stable, whatever timers ran before.
+
+    A member that the leader does not name receives an empty assignment, as in Apache Kafka (GroupMetadataManager).
+    """
     generation, leader = answers[0][1].generation_id, answers[0][1].leader
     ids = {member.id for member, _ in answers}
     context.require(leader in ids, f"member {leader} leads, {sorted(ids)} have joined")
-    shares = tuple(SyncGroupRequestAssignment(member_id=name, assignment=name.encode()) for name in sorted(ids))
+    named = [name for name in sorted(ids) if context.rng.random() > context.rng.choice(UNNAMED_SHARES)]
+    shares = tuple(SyncGroupRequestAssignment(member_id=name, assignment=name.encode()) for name in named)
     sent = [_sync(context, group, member, generation, shares if member.id == leader else ()) for member, _ in answers]
     for (member, _), version in zip(answers, sent, strict=True):
         answer = context.receive(member.connection, SyncGroupRequest, version)
         if not context.accepted(answer.error_code, *DISTURBED):
             raise SequenceAbandoned("another rebalance has begun")
-        context.require(answer.assignment == member.id.encode(), "a member receives the assignment of another")
+        due = member.id.encode() if member.id in named else b""
+        context.require(answer.assignment == due, f"a member receives {answer.assignment!r} instead of {due!r}")
     if context.rng.random() < WAIT_SHARE:
         time.sleep(OVER_S)
         for member, _ in answers:
