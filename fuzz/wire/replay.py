@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from highwater.fuzz.wire.connection import advertised, connect
 from highwater.fuzz.wire.findings import Finding
 from highwater.fuzz.wire.generate.cases import Case, Ends
-from highwater.fuzz.wire.generate.requests import TOPICS
+from highwater.fuzz.wire.generate.requests import EMPTY_TOPIC, TOPICS
 from highwater.fuzz.wire.oracles.freed_memory import use_freed_memory
 from highwater.fuzz.wire.oracles.leaks import kind_of_read, seems_to_keep, slope, slope_of_read
 from highwater.fuzz.wire.oracles.responses import (
@@ -54,7 +54,7 @@ def make_topics(address: str) -> None:
         try:
             if context.supports(2, 19):
                 connection = context.connect()
-                for name in TOPICS:
+                for name in (*TOPICS, EMPTY_TOPIC):
                     context.topic(connection, name)
                     any(
                         context.list_offset(connection, name, LATEST).error_code not in RETRIABLE

@@ -11,6 +11,9 @@ from highwater.reference.wire.registry import Api
 from highwater.reference.wire.schema import ArrayOf, Field, FieldType, Fixed, Layout, StructOf, message_layout
 
 TOPICS = ("fuzz-a", "fuzz-b")
+EMPTY_TOPIC = "fuzz-empty"
+"""Only read, so that its log stays empty."""
+FETCH, LIST_OFFSETS, EPOCH_ENDS = 1, 2, 23
 GROUPS = ("fuzz-group", "fuzz-group-2")
 MEMBERS = ("", "fuzz-member-1", "fuzz-member-2")  # since KIP-848 a member names itself
 CLIENT_ID = "highwater-fuzz"
@@ -120,6 +123,8 @@ class _Maker:
     def _text(self, name: str) -> str:
         if self.rng.random() >= KNOWN_SHARE:
             return self.rng.choice(("", "no/such name", "x" * 260))
+        if self.key in {FETCH, LIST_OFFSETS, EPOCH_ENDS} and NAMES.get(name) is TOPICS:
+            return self.rng.choice((*TOPICS, EMPTY_TOPIC))
         if name in {"group_id", "group_ids"} and self.key in NEWER_GROUPS:
             return self.rng.choice(NEWER_GROUPS[self.key])
         return self.rng.choice(NAMES.get(name, ("", "range", "consumer", "x" * 300, "ü\u0000")))
