@@ -102,7 +102,19 @@ def is_the_same_when_divided() -> bool:
 
 
 def passes_the_tests() -> bool:
-    names = ("run_rules", "step_rules", "pairs", "near_misses", "excuses", "coverage", "kernel", "promise", "cycles")
+    names = (
+        "run_rules",
+        "step_rules",
+        "pairs",
+        "near_misses",
+        "excuses",
+        "coverage",
+        "kernel",
+        "promise",
+        "cycles",
+        "group_scenarios",
+        "storage_evidence",
+    )
     files = [f"reports/tests/test_{name}.py" for name in names]
     return pytest.main(["-x", "-q", "--assert=plain", "-Wignore", "-pno:cacheprovider", "-n0", *files]) == 0
 
@@ -116,7 +128,7 @@ KILLERS: Final[dict[str, tuple[Killer, ...]]] = {
     **dict.fromkeys(("committed", "cycles", "findings", "log", "polls", "register", "storage"), ORACLE),
     **dict.fromkeys(("division", "merge"), WHOLE),
     **dict.fromkeys(("partition", "summary", "view"), BOTH),
-    **dict.fromkeys(("groups", "run", "step_findings"), TESTS),
+    **dict.fromkeys(("group_reads", "groups", "run", "step_findings"), TESTS),
 }
 WITHOUT_RULES: Final = {"rule"}  # names and texts
 
@@ -134,10 +146,17 @@ def killers_of(mutant: Mutant) -> tuple[Killer, ...]:
     return KILLERS[mutant.module.rpartition(".")[2]]
 
 
+def places() -> dict[str, str]:
+    """Return the full name of each module of the rules."""
+    packages = (RULES, f"{RULES}.checks")
+    found = ((package, each) for package in packages for each in iter_modules(import_module(package).__path__))
+    return {each.name: f"{package}.{each.name}" for package, each in found if not each.ispkg}
+
+
 def drawn(modules: list[str], count: int, seed: int) -> Iterator[Mutant]:
     """Yield up to `count` mutants of each module (0: all)."""
     for module in modules:
-        yield from islice(mutants(import_module(f"{RULES}.{module}").__name__, random.Random(seed)), count or None)
+        yield from islice(mutants(import_module(places()[module]).__name__, random.Random(seed)), count or None)
 
 
 def soak(
@@ -148,8 +167,7 @@ def soak(
 ) -> None:
     """Print the score of each module, and its survivors."""
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    present = {each.name for each in iter_modules(import_module(RULES).__path__)}
-    assert present == KILLERS.keys() | WITHOUT_RULES, "a module of the rules without a killer"
+    assert places().keys() == KILLERS.keys() | WITHOUT_RULES, "a module of the rules without a killer"
     chosen = list(drawn(modules or sorted(KILLERS), count, seed))
     judged_histories(), whole_partitions()  # once, for all forks
     for mutant in {killers_of(mutant): mutant for mutant in chosen}.values():

@@ -76,7 +76,7 @@ def _read(path: Path) -> list[RuleFindings] | None:
 def _digest(promise: Promise) -> str:
     """Return a digest of the settings and of the source text of the rules: 16 hex digits."""
     digest = hashlib.sha256(repr(promise).encode())
-    for path in sorted(RULES.glob("*.py")):
+    for path in sorted(RULES.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from highwater.reports.columns import NOTHING
-from highwater.reports.rules.cycles import spans
+from highwater.reports.rules.checks.cycles import spans
 from highwater.reports.rules.findings import NO_ROW, Mask, RuleFindings, Weight, concatenate_findings, first_of_each
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from highwater.reports.columns import UNKNOWN, Kind, Operations, Status
-from highwater.reports.rules import committed, cycles, log, polls, register, storage
+from highwater.reports.rules.checks import committed, cycles, log, polls, register, storage
 from highwater.reports.rules.findings import Mask, Promise, RuleFindings
 from highwater.reports.rules.merge import FamilyFindings, merge_findings
 from highwater.reports.rules.rule import Rule

@@ -8,7 +8,8 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
-from highwater.reports.rules import committed, cycles, group_reads, groups, run
+from highwater.reports.rules import run
+from highwater.reports.rules.checks import committed, cycles, group_reads, groups
 from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionTask, SpanTask
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight, distinct, no_second_witness
 from highwater.reports.rules.partition import CANDIDATES

@@ -119,7 +119,7 @@ class View:
     neighbour: ClassVar[Ints] = NOTHING
     """Row of the last acknowledged send of a transaction before the span; empty if there is none."""
     jumps: Any = None
-    """`highwater.reports.rules.polls.Jumps` of the whole partition, for a slice; None to compute them here."""
+    """`highwater.reports.rules.checks.polls.Jumps` of the whole partition, for a slice; None to compute them here."""
 
     def __init__(self, ops: Operations, promise: Promise, **known: Any) -> None:
         self.ops, self.promise = with_isolation(ops, promise.isolation), promise

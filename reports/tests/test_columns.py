@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from highwater.reports.columns import NARROW, Operations
-from highwater.reports.rules.cycles import reads, writes
+from highwater.reports.rules.checks.cycles import reads, writes
 from highwater.reports.rules.partition import check
 from highwater.reports.rules.view import View
 from highwater.reports.tests.random_ops import random_operations

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.reports.columns import Fate, Isolation, Kind, Operations, Status
-from highwater.reports.rules import cycles as cycles_of_rules
+from highwater.reports.rules.checks import cycles as cycles_of_rules
 from highwater.reports.rules.findings import Promise, Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.run import _merged, check_run

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.reports.columns import NEVER, UNKNOWN, Fate, Kind, Operations, Status
-from highwater.reports.rules import committed, log, register
+from highwater.reports.rules.checks import committed, log, register
 from highwater.reports.rules.findings import Promise, RuleFindings
 from highwater.reports.rules.view import View
 from highwater.reports.tests.random_ops import operations

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.reports.columns import NEVER, NOTHING, UNKNOWN, Status
-from highwater.reports.rules import groups
-from highwater.reports.rules.cycles import Edges, circles
+from highwater.reports.rules.checks import groups
+from highwater.reports.rules.checks.cycles import Edges, circles
 from highwater.reports.tables import Step, Tables
 
 KEY, GROUP = "t-0", "g"

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.reports.columns import NEVER, UNKNOWN, Fate, Kind, Status
-from highwater.reports.rules import groups, run
+from highwater.reports.rules import run
+from highwater.reports.rules.checks import groups
 from highwater.reports.rules.run import _left_out
 from highwater.reports.rules.view import View
 from highwater.reports.tables import Step, Tables

@@ -45,6 +45,7 @@ from highwater.reports.execution.division.plan import Plan, Span, Time, plan, sp
 from highwater.reports.execution.division.spans import Facts, span_view
 from highwater.reports.execution.division.survey import sample, survey
 from highwater.reports.execution.division.times import Values, columns_view, time_view
+from highwater.reports.rules.checks.polls import NO_JUMPS, find_jumps
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings
 from highwater.reports.rules.merge import FamilyFindings, merge_findings
 from highwater.reports.rules.partition import (
@@ -57,7 +58,6 @@ from highwater.reports.rules.partition import (
     run_family,
     sends_and_quiet_rows,
 )
-from highwater.reports.rules.polls import NO_JUMPS, find_jumps
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.summary import Summary
 from highwater.reports.rules.view import View

@@ -9,8 +9,8 @@ from highwater.reports.columns import UNKNOWN, Ints, Kind, Operations, Status, d
 from highwater.reports.execution.division.chunks import Chunks, Rows, concatenate_rows
 from highwater.reports.execution.division.plan import Span
 from highwater.reports.execution.division.survey import SENDS, passed
+from highwater.reports.rules.checks.polls import Jumps
 from highwater.reports.rules.findings import NO_ROW, Mask, Promise, distinct
-from highwater.reports.rules.polls import Jumps
 from highwater.reports.rules.summary import Summary
 from highwater.reports.rules.view import Reading, View
 

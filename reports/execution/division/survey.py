@@ -8,8 +8,8 @@ import numpy as np
 
 from highwater.reports.columns import NEVER, TOMBSTONE, UNKNOWN, Ints, Kind, Status, keep_end_records
 from highwater.reports.execution.division.chunks import Chunks, Rows
+from highwater.reports.rules.checks.register import lower_bounds
 from highwater.reports.rules.findings import NO_ROW, Bounds, Promise, distinct, first_of_each
-from highwater.reports.rules.register import lower_bounds
 from highwater.reports.rules.summary import Summary, unresolved
 from highwater.reports.rules.view import View
 

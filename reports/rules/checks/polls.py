@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Began, Fate, Ints, Kind, Status
+from highwater.reports.rules.checks.log import is_latest_of_key
 from highwater.reports.rules.findings import (
     NO_ROW,
     Mask,
@@ -17,7 +18,6 @@ from highwater.reports.rules.findings import (
     no_findings,
     running_maximum,
 )
-from highwater.reports.rules.log import is_latest_of_key
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 

@@ -7,6 +7,7 @@ not be visible at the reply, but they must not be visible before the EndTxn requ
 import numpy as np
 
 from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Status
+from highwater.reports.rules.checks.log import latest_of_key
 from highwater.reports.rules.findings import (
     NO_ROW,
     Bounds,
@@ -17,7 +18,6 @@ from highwater.reports.rules.findings import (
     no_findings,
     sweep,
 )
-from highwater.reports.rules.log import latest_of_key
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 

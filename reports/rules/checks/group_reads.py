@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from highwater.reports.columns import UNKNOWN, Fate, Ints, Status
+from highwater.reports.rules.checks.groups import has_offset
 from highwater.reports.rules.findings import RuleFindings, Weight
-from highwater.reports.rules.groups import has_offset
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 from highwater.reports.tables import Step, Tables

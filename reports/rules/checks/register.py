@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from highwater.reports.columns import NEVER, NOTHING, UNKNOWN, Ints, Isolation, Kind, smallest_due_offsets
+from highwater.reports.rules.checks.log import send_bounds
 from highwater.reports.rules.findings import (
     NO_ROW,
     Bounds,
@@ -22,7 +23,6 @@ from highwater.reports.rules.findings import (
     no_second_witness,
     sweep,
 )
-from highwater.reports.rules.log import send_bounds
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.summary import NO_EPOCH
 from highwater.reports.rules.view import View

@@ -1,0 +1,1 @@
+"""The functions that find anomalies, by what they look at."""
