@@ -12,7 +12,10 @@ import pytest
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.fuzz.tests.test_wire import fake_broker, honest
 from highwater.fuzz.wire.connection import connect
+from highwater.fuzz.wire.examination import sequence_triage
+from highwater.fuzz.wire.examination import triage as triage_module
 from highwater.fuzz.wire.examination.confirmation import ALIKE_MAX, Confirmation
+from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
 from highwater.fuzz.wire.examination.triage import Triage
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.pool import sound_frame
@@ -37,10 +40,10 @@ from highwater.fuzz.wire.oracles.leaks import (
     slope,
     slope_of_read,
 )
-from highwater.fuzz.wire.oracles.responses import Oracle
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch, difference, snapshot
-from highwater.fuzz.wire.replay import make_topics
+from highwater.fuzz.wire.replay import make_topics, stall_of
 from highwater.fuzz.wire.self_test import run_defect
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.framing import encode_request
@@ -381,3 +384,41 @@ class TwinTarget(FuzzTarget):
 def test_a_planted_defect_of_each_oracle_is_found_by_it(defect: str, tmp_path: Path) -> None:
     found = run_defect(defect, SEED, tmp_path, seconds=600)  # it ends at the first finding of that oracle
     assert (found.found, found.oracle) == (True, found.shows), f"seed {SEED}: {found}"
+
+
+def test_a_sequence_during_which_a_healthy_connection_waits_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed: list[str] = []
+
+    def stall(target: FuzzTarget, name: str) -> Failure | None:
+        replayed.append(name)
+        return stall_of(2.0) if name == "states:2" else None
+
+    monkeypatch.setattr(sequence_triage, "stall_in_sequence", stall)
+    with fake_broker(honest) as address:
+        confirm = SequenceTriage(Triage(FuzzTarget(address), tmp_path, SEED, "test")).confirm_stall
+        finding = confirm(["states:1", "states:2", "log:3"], 7)
+        assert finding is not None
+        assert (finding.oracle, finding.sequence, finding.reproduced) == (Oracle.STALL, "states:2", True)
+        assert replayed == ["log:3", "states:2", "states:2"], "the latest first, and the cause twice"
+        assert confirm(["states:2"], 8) is None, "it is known"
+
+
+def test_a_request_that_only_seems_to_hang_the_target_is_a_stall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several of them silence the target for seconds, and none alone."""
+
+    def breaks(self: Triage, cases: list[Case], oracle: Oracle) -> bool:
+        self.last_failure = stall_of(2.0) if oracle is Oracle.STALL else None
+        return oracle is Oracle.STALL
+
+    monkeypatch.setattr(triage_module, "SLOW_S", 0.0)
+    monkeypatch.setattr(Triage, "breaks", breaks)
+    with fake_broker(honest) as address:
+        triage = Triage(FuzzTarget(address), tmp_path, SEED, "test")
+        silent = Failure(Oracle.ALIVE, "the target is silent for 5 s on a fresh connection")
+        finding = triage.confirm(silent, [case_of(3), case_of(18)], 1)
+    assert finding is not None
+    assert (finding.oracle, finding.api, finding.message) == (Oracle.STALL, "ApiVersions", stall_of(2.0).message)

@@ -67,6 +67,8 @@ def make_topics(address: str) -> None:
 def replay_finding(fuzz_target: FuzzTarget, finding: Finding, deadline_s: float = DEADLINE_S) -> Failure | None:
     """Replay a finding against the target; return the failure, or None."""
     make_topics(fuzz_target.address)
+    if finding.sequence and finding.oracle is Oracle.STALL:
+        return stall_in_sequence(fuzz_target, finding.sequence)
     if finding.sequence:
         return _replay_sequence(fuzz_target, finding.sequence, finding.without)
     settle_s = LATE_S if finding.oracle is Oracle.ALIVE else 0.0
@@ -74,6 +76,18 @@ def replay_finding(fuzz_target: FuzzTarget, finding: Finding, deadline_s: float 
     for name in finding.ran:
         failure = failure or _replay_sequence(fuzz_target, name)
     return failure
+
+
+def stall_in_sequence(fuzz_target: FuzzTarget, name: str) -> Failure | None:
+    """Replay a sequence; return a failure if a healthy connection has to wait meanwhile."""
+    with StallWatch(fuzz_target.address, fuzz_target.stall_limit_s, fuzz_target.waited_for_processor_s) as watch:
+        watch.wait_for_probe()
+        replay_sequence(name, fuzz_target.address)
+    return stall_of(watch.longest_s) if watch.stalls else None
+
+
+def stall_of(longest_s: float) -> Failure:
+    return Failure(Oracle.STALL, f"a healthy connection waited for {longest_s:.1f} s")
 
 
 def _replay_sequence(fuzz_target: FuzzTarget, name: str, without: Collection[int] = ()) -> Failure | None:
@@ -131,7 +145,7 @@ class Replay:
                 watch.wait_for_probe()
                 failure = self._steps(cases)
             if watch.stalls:
-                return Failure(Oracle.STALL, f"a healthy connection waited for {watch.longest_s:.1f} s")
+                return stall_of(watch.longest_s)
             return failure
         if oracle is Oracle.STATE:
             changed = StateWatch(version_ranges(advertised(self.target.address))).compare(

@@ -25,7 +25,7 @@ from highwater.fuzz.wire.oracles.malformed import must_be_refused
 from highwater.fuzz.wire.oracles.responses import DEADLINE_S, Failure, Oracle
 from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch
-from highwater.fuzz.wire.replay import Replay, make_topics
+from highwater.fuzz.wire.replay import Replay, make_topics, stall_of
 from highwater.fuzz.wire.run_state import RunState, Totals
 from highwater.fuzz.wire.sequence_turns import SequenceTurns
 from highwater.fuzz.wire.sequences.run import (
@@ -111,7 +111,7 @@ class Session:
         self._leaks = LeakWatch(self.target.why_no_leaks)
         self._states = StateWatch(ranges)
         self._stalled: deque[tuple[float, list[Case]]] = deque()
-        self._is_paused, self._has_hung = False, False
+        self._is_paused, self._has_hung, self._is_stalled_by_sequence = False, False, False
         self._survived: set[Kind] = set()
         self._closed_kinds: set[Kind] = set()
         self._stream = Stream(f"{self.seed}:{done.runs}", self.served, self.bounds.sound_share)
@@ -318,16 +318,19 @@ class Session:
     @staticmethod
     def _stall_of(stalled: tuple[float, list[Case]]) -> tuple[Failure, list[Case], str]:
         waited_s, suspects = stalled
-        return Failure(Oracle.STALL, f"a healthy connection waited for {waited_s:.1f} s"), suspects[::-1], Oracle.STALL
+        return stall_of(waited_s), suspects[::-1], Oracle.STALL
 
     def _run_sequences(self) -> None:
         """Run stateful sequences, each checked against its model, for a share of the turn."""
         if self.totals.ended or not self._sequences.is_due(is_busy=self._is_busy()):
             return
-        with self._engine_paused():
+        self._is_stalled_by_sequence = False
+        with self._engine_paused(is_watched=True):
             results, taken_s = self._sequences.run(self.target.address)
             self.totals.sequence_s += taken_s
             self._note_sequences(results)
+        if self._is_stalled_by_sequence:
+            self._suspect_stalling_sequences()
 
     def _note_sequences(self, results: list[tuple[str, SequenceResult]]) -> None:
         for name, result in results:
@@ -456,6 +459,12 @@ class Session:
             self._submit(OF_SEQUENCES, lambda triage: SequenceTriage(triage).confirm_death(names, number))
         return names
 
+    def _suspect_stalling_sequences(self) -> None:
+        number, names = self.totals.cases, self._sequences.take_last()
+        if names:
+            name = f"{Oracle.STALL} {OF_SEQUENCES}"
+            self._submit(name, lambda triage: SequenceTriage(triage).confirm_stall(names, number))
+
     def _suspect_disagreement(self, failure: Failure, case: Case) -> None:
         number, other = self.totals.cases, self.against
         draft = partial(self.triage.draft, failure, [case], number, "")
@@ -475,10 +484,13 @@ class Session:
         self._confirmation.submit(name, confirm, draft)
 
     @contextmanager
-    def _engine_paused(self) -> Iterator[None]:
-        """Pause the engine's deadlines meanwhile, and reconnect it if the target was restarted."""
+    def _engine_paused(self, *, is_watched: bool = False) -> Iterator[None]:
+        """Pause the engine's deadlines meanwhile, and reconnect it if the target was restarted.
+
+        The requests of the watch for stalls pause, too, unless `is_watched`.
+        """
         started, revivals, self._is_paused = time.monotonic(), self.target.revivals, True
-        self._stalls.pause(paused=True)
+        self._stalls.pause(paused=not is_watched)
         yield
         self._guidance.new_units()  # what ran meanwhile reached this code, not the requests of the engine
         self._stalls.pause(paused=False)
@@ -521,7 +533,9 @@ class Session:
 
     def _on_stall(self, waited_s: float) -> None:
         """Keep the requests in flight as suspects; called by the thread of the watch."""
-        if not self._is_paused:
+        if self._is_paused:
+            self._is_stalled_by_sequence = True
+        else:
             with suppress(RuntimeError, IndexError):  # the engine changed its connections meanwhile
                 self._stalled.append((waited_s, self._engine.in_flight()))
 

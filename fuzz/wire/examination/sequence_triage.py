@@ -17,7 +17,7 @@ from highwater.fuzz.wire.examination.triage import (
 )
 from highwater.fuzz.wire.findings import EXPECTED, Finding, environment, new_id, write_finding
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
-from highwater.fuzz.wire.replay import LATE_S
+from highwater.fuzz.wire.replay import LATE_S, stall_in_sequence
 from highwater.fuzz.wire.sequences.context import Violation
 from highwater.fuzz.wire.sequences.run import SequenceResult, replay_sequence, run_sequence, version_ranges
 
@@ -87,6 +87,30 @@ class SequenceTriage:
             self._triage.signatures.add(signature)
             return None if is_known else self._write_death(cause, *found, number)
         return None
+
+    def confirm_stall(self, names: Sequence[str], number: int) -> Finding | None:
+        """Replay sequences during which a healthy connection had to wait, the latest first; report the cause.
+
+        It must do so twice, on a freshly started target, too: a busy machine makes single requests slow.
+        """
+        for name in names[::-1]:
+            if self._stall_in(name) is None:
+                continue
+            self._triage.is_fresh = self._triage.target.restart()
+            failure, kind = self._stall_in(name), name.partition(":")[0]
+            signature = (Oracle.STALL.value, "sequence", kind)
+            self._triage.unconfirmed += failure is None
+            if failure is None or signature in self._triage.signatures:
+                return None
+            self._triage.signatures.add(signature)
+            return self._write(name, failure, (kind, 0), [], number, [], reproduced=True)
+        return None
+
+    def _stall_in(self, name: str) -> Failure | None:
+        if self._triage.ended.is_set():
+            raise RunEndedError
+        self._require_alive()
+        return stall_in_sequence(self._triage.target, name)
 
     def _dies_of(self, name: str, settle_s: float = 0.0) -> tuple[Failure, Violation | None] | None:
         """Return the failure if the target dies or hangs in a sequence, and the violation if the sequence saw it.

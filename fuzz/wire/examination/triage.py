@@ -146,7 +146,7 @@ class Triage:
             self.unconfirmed += 1
             return None
         log = self.last_log if culprits else log
-        if culprits and failure.oracle in WATCHED and self.last_failure is not None:
+        if culprits and self.last_failure is not None and {failure.oracle, self.last_failure.oracle} & WATCHED:
             failure = self.last_failure  # what the suspects alone cause, not what the whole run showed
         last = (culprits or suspects)[-1]
         self.fatal_cases = culprits[-1:] if failure.oracle in AVOIDED else []
@@ -262,8 +262,12 @@ class Triage:
             return self._bisect(oracle, suspects)
         tried = suspects[: -SUSPECTS_MAX - 1 : -1] if oracle in PLACED or oracle is Oracle.STALL else suspects[-1:]
         for number, case in enumerate(tried):
+            started = time.monotonic()
             if self.breaks([case], oracle):
                 return self._confirm_crash(tried[: number + 1]) if oracle is Oracle.ALIVE else [case]
+            is_slow = oracle is Oracle.ALIVE and time.monotonic() - started >= SLOW_S
+            if is_slow and self.breaks([case], Oracle.STALL):
+                return [case]  # several of its kind seemed to hang the target
         is_first = not self._failed_searches[oracle]  # a search for a late crash that finds none takes 15 s
         if oracle is Oracle.ALIVE and is_first and (late := self._find_late_crash(suspects)):
             return late
