@@ -20,6 +20,11 @@ def unknown_name(kind: str, name: str, known: Iterable[str], list_command: str, 
     return UsageError(f"no {kind} {name!r}", where=where, hint=f"{guess}`{list_command}` lists all")
 
 
+def number_of(count: int, noun: str) -> str:
+    """Return `1 line`, `2 lines`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def print_names(rows: Iterable[tuple[str, ...]], columns: tuple[str, ...], *, as_json: bool = False) -> None:
     """Print one line for each row, the name first; as JSON an array of objects with the keys `columns`."""
     listed = list(rows)

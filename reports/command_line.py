@@ -201,6 +201,7 @@ def show(result: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from highwater.names import number_of
     from highwater.reports.page.conclusions import conclusions
 
     console = Console(highlight=False)
@@ -231,17 +232,21 @@ def show(result: Any) -> None:
             console.print(f"  and {len(finding.ranges) - RANGES_SHOWN:,} more ranges of offsets")
         for evidence in finding.witnesses[:3]:
             place = conclusions().place(finding.rule, evidence.partition, evidence.offset)
-            console.print(f"  {place}", markup=False)
+            if [place] != [part.words for part in finding.ranges]:
+                console.print(f"  {place}", markup=False)
             for witness in evidence.operations:
                 until = witness.returned if witness.returned is not None else "never"
                 console.print(f"    {witness.role}: {witness.words} (events {witness.invoked} to {until})")
     quarantine = result.quarantine
     if quarantine.count:
-        console.print(f"\n{quarantine.count:,} lines could not be used, {quarantine.mattering:,} of which may matter:")
+        unused = number_of(quarantine.count, "line")
+        console.print(f"\n{unused} could not be used, {quarantine.mattering:,} of which may matter:")
         for bad in quarantine.lines[:5]:
             console.print(f"  line {bad.line}: {bad.reason}", markup=False)
     judged = f"{sum(row.verdict != 'not judged' for row in result.rules)} of {len(result.rules)} rules judged"
-    console.print(f"\n{result.operations:,} operations audited, {judged}: {result.verdict}")
+    if not result.operations:
+        console.print("\nThe history holds no operation: is this the right file?")
+    console.print(f"\n{number_of(result.operations, 'operation')} audited, {judged}: {result.verdict}")
 
 
 def report_command(

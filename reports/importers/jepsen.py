@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from highwater.errors import UsageError
+from highwater.names import number_of
 from highwater.reports.importers.edn import MAP, EdnError, forms, parse
 from highwater.reports.importers.emitter import Emitter
 from highwater.reports.importers.jepsen_log import Log
@@ -97,7 +98,7 @@ def _in_order(ops: Iterator[Op], quarantine: Quarantine) -> Iterator[Op]:
             quarantine.add(f":index {index} where {due} was due: repeated or out of order")
         else:
             if due is not None and index > due:
-                quarantine.add(f":index {index} where {due} was due: {index - due} operations are missing")
+                quarantine.add(f":index {index} where {due} was due: missing: {number_of(index - due, 'operation')}")
             due = index + 1
             yield op
 

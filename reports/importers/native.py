@@ -6,6 +6,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+from highwater.names import number_of
 from highwater.reports.importers.jepsen_shape import Marked
 from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.importers.sources import blocks
@@ -120,7 +121,8 @@ def events(found: Iterator[bytes], quarantine: Quarantine) -> Iterator[Event]:
                 if index < due:
                     quarantine.add(f"index {index} where {due} was due: repeated or out of order")
                     continue
-                quarantine.add(f"index {index} where {due} was due: {index - due} events are missing")
+                missing = f"index {index} where {due} was due: missing: {number_of(index - due, 'event')}"
+                quarantine.add(missing if due else f"{missing}; a history begins with a header, index 0")
             quarantine.due = index + 1
             if event.process == NEMESIS and event.f == TRAILER:
                 quarantine.trailer = True

@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 
+from highwater.names import number_of
 from highwater.reports.anomalies import Severity, anomalies
 from highwater.reports.page.charts import charts, leaders_chart
 from highwater.reports.page.interests import Interests
 from highwater.reports.page.narrative import FindingNarrative, narrate
 from highwater.reports.page.picture import drawing, embed, picture, sampled
 from highwater.reports.page.watch import Watched, watch
-from highwater.reports.page.words import SEVERITIES, because, counts, lines, unavailability, verdict_words
+from highwater.reports.page.words import SEVERITIES, because, counts, unavailability, verdict_words
 from highwater.reports.verdicts import AuditResult, Finding
 from highwater.spec.formats.history import Event
 
@@ -48,7 +49,7 @@ def show_history(
         "coverage": result.coverage.lines() if result.coverage is not None else [],
         "counts": counts(result),
         "severities": SEVERITIES,
-        "unused": lines(result.quarantine.count),
+        "unused": number_of(result.quarantine.count, "line"),
         "serious": [finding for finding in findings if finding["severity"] != Severity.INFORMATION],
         "notes": [finding for finding in findings if finding["severity"] == Severity.INFORMATION],
         "unavailability": unavailability(watched.outages, windows),

@@ -3,6 +3,7 @@
 from typing import Any
 
 from highwater.errors import Verdict
+from highwater.names import number_of
 from highwater.reports.anomalies import Anomaly, Severity, anomalies
 from highwater.reports.page.lanes import Window
 from highwater.reports.page.narrative import duration
@@ -35,7 +36,7 @@ def verdict_words(result: AuditResult) -> str:
         if not judged:
             why = "it holds no operation to check"
         elif result.quarantine.mattering:
-            why = f"{lines(result.quarantine.mattering)} that may matter could not be used"
+            why = f"{number_of(result.quarantine.mattering, 'line')} that may matter could not be used"
         return f"Undecided: {why}. {scope}."
     expected = _named(result, Severity.EXPECTED)
     shown = f"; {expected}, which these settings allow" if expected else ""
@@ -56,10 +57,6 @@ def because(severity: Severity, anomaly: Anomaly, result: AuditResult) -> str | 
         row = next(row for row in result.rules if row.rule == anomaly.rule)
         return f"Whether this is a violation is undecided: {row.why}."
     return None
-
-
-def lines(count: int) -> str:
-    return f"{count:,} line{'' if count == 1 else 's'}"
 
 
 def _named(result: AuditResult, severity: Severity) -> str:

@@ -66,9 +66,9 @@ def test_an_empty_history_is_unknown_never_valid(tmp_path: Path) -> None:
     [
         (lambda data: data[:-20], "the line is cut"),
         (lambda data: data.replace(b'"type":"ok"', b'"type":"okay"', 1), "okay"),
-        (lambda data: b"\n".join(data.split(b"\n")[1:]), "1 events are missing"),
+        (lambda data: b"\n".join(data.split(b"\n")[1:]), "missing: 1 event"),
         (lambda data: data.replace(b"\n", b"\ngarbage\n", 1), "no event"),
-        (lambda data: b"\n".join([*data.split(b"\n")[:3], *data.split(b"\n")[4:]]), "1 events are missing"),
+        (lambda data: b"\n".join([*data.split(b"\n")[:3], *data.split(b"\n")[4:]]), "missing: 1 event"),
     ],
     ids=["truncated", "unknown type", "no header", "garbage", "a line is missing"],
 )

@@ -30,6 +30,8 @@ NOVEL_SHARE: Final = 0.3
 NEW_SHARE: Final = 0.3
 """Of the valid requests; the others are those of the pool, which cost a tenth."""
 REWARDED_BYTES: Final = 4_096
+FIRST_NUMBER: Final = 2**31 - 256
+"""Correlation id before the first one: after some hundred frames they are negative, as after years of a connection."""
 ANY_API: Final = -2
 UNSPECIFIC: Final = frozenset(
     {NO_MUTATION, "flip", "flip header", "cut", "grow", "repeat", "split", "half-open", "finish"}
@@ -56,7 +58,7 @@ class Stream:
         self._served, self._sound_share = served, sound_share
         self.returned = ResponseValues()
         self._pool = Pool(self.rng, self.returned)
-        self._number = 0
+        self._number = FIRST_NUMBER
 
     def next(self) -> Case:
         for _ in range(ATTEMPTS):
@@ -121,7 +123,7 @@ class Stream:
         """Give every frame a correlation id of its own, so that a response identifies its request."""
         frames = []
         for frame in case.frames:
-            self._number = (self._number + 1) & 0x7FFFFFFF
+            self._number = (self._number + 1) & 0xFFFFFFFF
             frames.append(renumbered(frame, self._number) if len(frame) >= 12 else frame)
         return Case(case.key, case.version, tuple(frames), case.mutation, case.field, case.cuts, case.ends)
 

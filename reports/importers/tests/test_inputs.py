@@ -123,7 +123,7 @@ def test_an_invalid_line_of_the_nemesis_does_not_affect_the_verdict(tmp_path: Pa
     path = history.write(tmp_path / "history.ndjson")
     path.write_bytes(path.read_bytes() + b'{"process":"nemesis","type":"info","f":"kill"\n')
     code, text = run(str(path))
-    assert (code, "1 lines could not be used, 0 of which may matter" in text) == (0, True)
+    assert (code, "1 line could not be used, 0 of which may matter" in text) == (0, True)
 
 
 def test_a_line_without_end_takes_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

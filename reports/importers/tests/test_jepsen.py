@@ -151,7 +151,7 @@ def test_crashes_debugging_and_the_nemesis_are_not_operations(tmp_path: Path) ->
     ("corrupt", "reason"),
     [
         (lambda ops: [*ops[:8], ops[9], ops[8], *ops[10:]], "repeated or out of order"),
-        (lambda ops: [*ops[:9], *ops[10:]], "1 operations are missing"),
+        (lambda ops: [*ops[:9], *ops[10:]], "missing: 1 operation"),
         (lambda ops: [*ops, dict(ops[-1], **{":index": len(ops)})], "completed before"),
         (lambda ops: [{":index": 0, ":type": ":ok", ":process": 90, ":f": ":send", ":value": []}], "not invoked"),
         (lambda ops: [*ops, {":index": len(ops), ":type": ":what", ":process": 1, ":f": ":send"}], "without :type"),

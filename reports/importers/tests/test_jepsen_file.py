@@ -104,7 +104,7 @@ def test_a_corrupt_chunk_is_quarantined_and_the_rest_is_read(tmp_path: Path) -> 
     reasons = [bad.reason for bad in history.quarantine.lines]
     assert 0 < read < 2 * whole
     assert any("the checksum of the block" in reason for reason in reasons)
-    assert any("40 operations are missing" in reason for reason in reasons)
+    assert any("missing: 40 operations" in reason for reason in reasons)
 
 
 def test_a_file_without_an_index_is_an_error(tmp_path: Path) -> None:
