@@ -29,6 +29,7 @@ from highwater.reference.wire.messages.metadata import (
     MetadataRequestTopic,
     TopicRequest,
 )
+from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from highwater.reference.wire.messages.replicas import (
     AlterPartitionReassignmentsRequest,
@@ -69,6 +70,7 @@ FETCH_LIMITS: Final = (
     (1, FETCH_BYTES), (200, FETCH_BYTES), (FETCH_BYTES, 1), (FETCH_BYTES, 200), (FETCH_BYTES, FETCH_BYTES),
 )  # fmt: skip
 """Bytes of a response, and of one partition in it."""
+LARGEST, LARGEST_SINCE = -3, 7  # timestamp and version of ListOffsets
 TOPIC_RESOURCE, SET = 2, 0
 RETENTION: Final = "retention.ms"
 WRONG_SETTINGS: Final = ((RETENTION, "soon"), ("cleanup.policy", "burn"), ("segment.bytes", "-7"))
@@ -101,7 +103,7 @@ def _steps(context: SequenceContext, topic: Topic) -> Iterator["Step"]:
     yield from (create, create_illegal, validate_many, delete, describe)
     if topic.ends:
         yield from (write, write, delete)
-        yield from (fetch_all, fetch_all)
+        yield from (fetch_all, fetch_all, list_largest)
         yield from (grow, grow, grow) if context.supports(CREATE_PARTITIONS) else ()
         yield from (reassign_illegal,) if context.supports(REASSIGN) else ()
         yield from (read_pages,) if context.supports(DESCRIBE_PAGES) else ()
@@ -303,6 +305,19 @@ def fetch_all(context: SequenceContext, connection: Connection, topic: Topic) ->
     context.require(not beyond, beyond)
     filled = {part.partition_index for entry in answer.responses for part in entry.partitions if part.records}
     context.require(bool(filled) or not any(topic.ends), "no records, and the topic has some")
+
+
+def list_largest(context: SequenceContext, connection: Connection, topic: Topic) -> None:
+    """The record with the largest timestamp is below the end; an empty partition has none (KIP-734)."""
+    version = context.version(ListOffsetsRequest, at_least=LARGEST_SINCE)
+    parts = tuple(ListOffsetsPartition(partition_index=n, timestamp=LARGEST) for n in range(len(topic.ends)))
+    request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic.name, partitions=parts),))
+    (answer,) = context.call(connection, request, version).topics
+    for part in answer.partitions:
+        end = topic.ends[part.partition_index]
+        if context.accepted(part.error_code):
+            found = f"partition {part.partition_index} ends at {end}, offset {part.offset} has the largest timestamp"
+            context.require(-1 <= part.offset < end or part.offset == -1, found)
 
 
 def write(context: SequenceContext, connection: Connection, topic: Topic) -> None:
