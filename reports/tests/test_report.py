@@ -106,7 +106,7 @@ SPAN = "id => { const d = document.getElementById(id).dataset; return d.to - d.f
 
 
 def test_a_folder_without_results_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no verdict"):
+    with pytest.raises(UsageError, match="holds no results of a run"):
         report(tmp_path)
     with pytest.raises(UsageError, match="no such results folder"):
         report(tmp_path / "nowhere")
