@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from highwater.conformance.choice import Choice
-from highwater.conformance.patterns import natural_key
+from highwater.conformance.patterns import check_patterns, natural_key
 from highwater.conformance.report import stamp_now
 from highwater.conformance.verdicts import (
     CaseResult,
@@ -120,7 +120,7 @@ def run_suite(
 ) -> dict[str, Any]:
     """Run the suite and return the object of `highwater conform --json`; `on_progress` gets target and result.
 
-    Raises UsageError for an unknown target, or if the only target cannot be reached; one of several that cannot be
+    Raises UsageError for an unknown target or clause, or if the only target cannot be reached; one of several that cannot be
     reached gets an error as its result. Raises Interrupted on Ctrl-C.
     """
     from highwater.conformance.targets import check_reachable, check_target
@@ -128,6 +128,8 @@ def run_suite(
     for name in targets:
         check_target(name)
     options = options or Options()
+    check_patterns(options.clauses, "clauses")
+    check_patterns(options.excluded, "excluded")
     expected = {name: known_expectations(name) for name in targets}
     if options.expect is not None:
         added = read_expectations(options.expect)

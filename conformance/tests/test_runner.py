@@ -18,7 +18,7 @@ from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.conformance.tests.sample_reports import passed, result, target
 from highwater.conformance.tests.sample_reports import report as sample
 from highwater.conformance.verdicts import CaseResult, CaseVerdict, exit_code
-from highwater.errors import ExitCode
+from highwater.errors import ExitCode, UsageError
 
 
 def test_an_interrupted_run_reports_its_results() -> None:
@@ -126,3 +126,8 @@ def test_a_module_that_cannot_be_imported_is_an_error_of_the_suite(tmp_path: Pat
         events = [json.loads(line) for line in lines]
     messages = {event["unreadable"] for event in events if "unreadable" in event}
     assert messages == {"test_broken.py has no cases: E   ValueError: no such clause"}, ended.stdout
+
+
+def test_a_clause_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(UsageError, match="NOPE-1"):
+        run_suite(["reference"], Options(clauses=["NOPE-1"], dry_run=True))
