@@ -120,8 +120,8 @@ def run_suite(
 ) -> dict[str, Any]:
     """Run the suite and return the object of `highwater conform --json`; `on_progress` gets target and result.
 
-    Raises UsageError for an unknown target or clause, or if the only target cannot be reached; one of several that cannot be
-    reached gets an error as its result. Raises Interrupted on Ctrl-C.
+    Raises UsageError for an unknown target or clause, or if the only target cannot be reached; one of several that
+    cannot be reached gets an error as its result. Raises Interrupted on Ctrl-C.
     """
     from highwater.conformance.targets import check_reachable, check_target
 
