@@ -42,7 +42,7 @@ def bench_command(
     · highwater bench --resume results/20261125T040000Z-bench
     """
     if list_:
-        _list()
+        _list(json=json_)
         return
     if resume is None:
         _check(targets or [], experiment or [], scale)
@@ -192,16 +192,30 @@ def _print(judged: list[Any]) -> None:
     Console(highlight=False).print(table)
 
 
-def _list() -> None:
-    """Print each experiment, and the tables that it repeats with their claims."""
+def _list(*, json: bool) -> None:
+    """Print each experiment, and the tables that it repeats with their claims; as JSON an array of objects."""
+    import msgspec
+
     from highwater.experiments.documents import claims, tables
     from highwater.experiments.plans import EXPERIMENTS
 
-    for name in EXPERIMENTS:
-        typer.echo(name)
-        for table in tables():
-            if table.experiment == name:
-                typer.echo(f"  {table.name}: {table.says}")
-                for claim in claims():
-                    if claim.table == table.id:
-                        typer.echo(f"    - {claim.says}")
+    listed: list[dict[str, Any]] = [
+        {
+            "experiment": name,
+            "tables": [
+                {"name": table.name, "says": table.says, "claims": [c.says for c in claims() if c.table == table.id]}
+                for table in tables()
+                if table.experiment == name
+            ],
+        }
+        for name in EXPERIMENTS
+    ]
+    if json:
+        typer.echo(msgspec.json.encode(listed).decode())
+        return
+    for entry in listed:
+        typer.echo(entry["experiment"])
+        for table in entry["tables"]:
+            typer.echo(f"  {table['name']}: {table['says']}")
+            for claim in table["claims"]:
+                typer.echo(f"    - {claim}")

@@ -364,3 +364,12 @@ def test_a_killed_producer_of_0_7_loses_what_is_in_its_queue(dispatch: str, queu
     assert found.metrics["delay"] == statistics.median_high(found.samples["delay"])
     arrived = found.metrics["accepted"] - found.metrics["lost"]
     assert len(found.samples["delay"]) - arrived in {0, 1}, "the last one may be sent and not yet counted"
+
+
+def test_the_list_as_json_has_every_claim() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-m", "highwater", "bench", "--list", "--json"], capture_output=True, text=True, check=True
+    )
+    listed = json.loads(printed.stdout)
+    said = [claim for entry in listed for table in entry["tables"] for claim in table["claims"]]
+    assert sorted(said) == sorted(claim.says for claim in claims())
