@@ -75,8 +75,17 @@ def is_dataset(where: Folder | str) -> bool:
 
 
 def holds(folder: Path, source: tuple[str, int, int]) -> bool:
-    """Return whether the folder holds the complete dataset of `source` (path, bytes, mtime)."""
-    return source[1] > 0 and (folder / schema.MANIFEST).exists() and read_manifest(folder).source == source
+    """Return whether the folder holds the complete dataset of `source` (path, bytes, mtime).
+
+    UsageError if it holds that of another history, which would be lost.
+    """
+    if not (folder / schema.MANIFEST).exists():
+        return False
+    kept = read_manifest(folder).source
+    if kept[0] != source[0]:
+        what = f"holds the dataset of another history, {kept[0]}"
+        raise UsageError(what, where=str(folder), hint="name another folder, or delete this one")
+    return source[1] > 0 and kept == source
 
 
 class Partitions(Partitioned):

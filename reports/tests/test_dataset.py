@@ -166,3 +166,14 @@ def test_the_documentation_names_every_file_and_column() -> None:
     page = (Path(__file__).parents[2] / "docs" / "audit" / "dataset.md").read_text()
     columns = {*schema.OPERATIONS.names, *schema.PARTITIONS.names, *schema.TRANSACTIONS.names, *schema.TEXTS.names}
     assert [name for name in sorted(columns) if f"`{name}`" not in page] == []
+
+
+def test_the_dataset_of_another_history_is_not_replaced(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        h = History()
+        h.send(1, 0)
+        h.write(tmp_path / f"{name}.ndjson")
+    audit(tmp_path / "one.ndjson", out=tmp_path / "kept")
+    with pytest.raises(UsageError, match=r"another history, .*one\.ndjson"):
+        audit(tmp_path / "two.ndjson", out=tmp_path / "kept")
+    assert audit(tmp_path / "one.ndjson", out=tmp_path / "kept").operations == 1
