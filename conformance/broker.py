@@ -204,15 +204,25 @@ def expect(what: str, expected: object, actual: object) -> None:
 
 def value_text(what: str, value: object) -> str:
     """Return the value as text, with the name of an error code: of a tuple that `what` calls `error code and ...`,
-    the first element is one, of `error codes` all elements are.
+    the first element is one; of `error codes` all numbers are.
     """
+    if "error codes" in what:
+        return _codes_text(value)
     if "error code" not in what:
         return str(value)
-    if isinstance(value, int):
+    if isinstance(value, tuple | list) and value:
+        return f"({', '.join([_codes_text(value[0]), *map(repr, value[1:])])})"
+    return _codes_text(value)
+
+
+def _codes_text(value: object) -> str:
+    """Return error codes with their names, in tuples and as values of a mapping, too."""
+    if isinstance(value, int) and not isinstance(value, bool):
         return code_text(value)
-    if isinstance(value, tuple | list) and value and all(isinstance(each, int) for each in value[:1]):
-        codes = len(value) if "error codes" in what else 1
-        return f"({', '.join([*map(code_text, value[:codes]), *map(repr, value[codes:])])})"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_codes_text, value))})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key!r}: {_codes_text(each)}' for key, each in value.items())}}}"
     return str(value)
 
 

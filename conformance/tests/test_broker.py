@@ -14,6 +14,13 @@ from highwater.reference.wire.errors import ErrorCode
         ("error code of Fetch", {0, 6}, 999, "expected 0 (NONE) or 6 (NOT_LEADER_OR_FOLLOWER), actual 999"),
         ("error code and offset", (0, 42), (1, 42), "expected (0 (NONE), 42), actual (1 (OFFSET_OUT_OF_RANGE), 42)"),
         ("error codes", [0, 3], [3, 3], "expected (0 (NONE), 3 (UNKNOWN_TOPIC_OR_PARTITION)), actual (3 "),
+        (
+            "error codes",
+            (0, {"a": 3}),
+            (16, {}),
+            "expected (0 (NONE), {'a': 3 (UNKNOWN_TOPIC_OR_PARTITION)}), actual (16 ",
+        ),
+        ("error code", True, {"a": 1}, "expected True, actual {'a': 1 (OFFSET_OUT_OF_RANGE)}"),
         ("offset", 42, 0, "expected 42, actual 0"),
     ],
 )
