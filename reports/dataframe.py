@@ -118,6 +118,11 @@ def _sorted(frame: Any, columns: list[str]) -> Iterator[dict[str, Any]]:
         yield row.asDict()
 
 
+def _process(text: str) -> int | str:
+    """Return the process as the number that it is written as; `7` and `07` are two processes."""
+    return int(text) if text and text.isdecimal() and str(int(text)) == text else text
+
+
 def _event(rows: list[dict[str, Any]], phase: int, index: int, time_ms: int) -> Event | None:
     """Return the event of these rows, of one call; None for the invocation of a call that is only one event."""
     row = rows[0]
@@ -136,7 +141,7 @@ def _event(rows: list[dict[str, Any]], phase: int, index: int, time_ms: int) -> 
     return Event(
         index=index,
         time_ns=time_ms * 1_000_000,
-        process=int(row["process"]) if row["process"].isdecimal() else row["process"],
+        process=_process(row["process"]),
         type="info" if alone else "invoke" if phase == INVOKED else status,
         f=f,
         value=_value(rows, phase, alone),

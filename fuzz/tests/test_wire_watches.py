@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -45,6 +46,7 @@ from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch, difference, snapshot
 from highwater.fuzz.wire.replay import make_topics, stall_of
 from highwater.fuzz.wire.self_test import run_defect
+from highwater.fuzz.wire.session import Session
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.fetch import FetchRequest
@@ -422,3 +424,26 @@ def test_a_request_that_only_seems_to_hang_the_target_is_a_stall(
         finding = triage.confirm(silent, [case_of(3), case_of(18)], 1)
     assert finding is not None
     assert (finding.oracle, finding.api, finding.message) == (Oracle.STALL, "ApiVersions", stall_of(2.0).message)
+
+
+def test_the_healthy_connection_is_watched_while_sequences_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stall that it sees then is confirmed with the sequences that ran, once the turn is over."""
+    session, stalls, submitted = object.__new__(Session), Mock(), []
+    session.target, session.totals = Mock(revivals=0), Mock(ended="", sequence_s=0.0, cases=7)
+    session._stalls, session._guidance, session._engine, session._sequences = stalls, Mock(), Mock(), Mock()
+    session._is_stalled_by_sequence = False
+    monkeypatch.setattr(Session, "_is_busy", lambda self: False)
+    monkeypatch.setattr(Session, "_submit", lambda self, name, job: submitted.append(name))
+
+    def run(address: str) -> tuple[list[object], float]:
+        assert stalls.pause.call_args.kwargs == {"paused": False}
+        session._on_stall(2.0)
+        assert not submitted
+        return [], 2.0
+
+    session._sequences.run = run
+    session._run_sequences()
+    assert [name.partition(" ")[0] for name in submitted] == [Oracle.STALL]
+    session._sequences.run = lambda address: ([], 0.1)
+    session._run_sequences()
+    assert len(submitted) == 1, "it is confirmed once"

@@ -9,6 +9,7 @@ import pytest
 from highwater import names
 from highwater.soak import mutation
 from highwater.soak.mutation import Mutant, Outcome, outcome, unchanged
+from highwater.soak.rule_mutants import KILLERS, WITHOUT_RULES, places
 
 CONTROL = unchanged(names.__name__)
 IMPORTED = re.compile(r"highwater\.names")
@@ -42,3 +43,7 @@ def test_the_outcome_of_a_mutant(mutant: Mutant, expected: Outcome, monkeypatch:
 
 def test_a_killer_that_finds_a_difference_kills() -> None:
     assert outcome(CONTROL, IMPORTED, lambda: not finds_a_near_name()) is Outcome.KILLED
+
+
+def test_each_module_of_the_rules_has_what_should_notice_its_mutants() -> None:
+    assert places().keys() == KILLERS.keys() | WITHOUT_RULES

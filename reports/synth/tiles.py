@@ -53,7 +53,7 @@ class Tile:
         return cls(
             history,
             events=most("invoked") * 2,
-            numbers=max(most(*NUMBERED), most("producer") >> EPOCH_BITS, 1 + max(step.process for step in steps)),
+            numbers=max(most(*NUMBERED), 1 + (most("producer") >> EPOCH_BITS), 1 + max(step.process for step in steps)),
             values=most("value", "record_value"),
             epochs=most("leader_epoch"),
             transactions=len(history.tables.transactions.names),

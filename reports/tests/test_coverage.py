@@ -148,6 +148,16 @@ def test_a_stale_read_is_undecided_while_it_is_not_known_that_acknowledgements_p
     assert audit(path, overrides={"acks": "1"}).verdict == "valid"
 
 
+@pytest.mark.parametrize("fetching", [9, 57])
+def test_a_witness_names_the_process_of_the_history(fetching: int, tmp_path: Path) -> None:
+    h = History()
+    for value in range(3):
+        h.send(value, value, process=21)
+    h.fetch(0, (0, 0), (2, 2), end=3, process=fetching)
+    (finding,) = [each for each in audit(h.write(tmp_path / "history.ndjson")).findings if each.rule == Rule.LOST_WRITE]
+    assert [each.process for each in finding.witnesses[0].operations] == [21, fetching]
+
+
 def test_a_cluster_that_answers_nothing_after_the_faults_is_not_judged_for_progress(tmp_path: Path) -> None:
     def verdict(*, answered: bool) -> tuple[str, str]:
         h = History()

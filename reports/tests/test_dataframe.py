@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from highwater.errors import UsageError
-from highwater.reports import audit_dataframe
+from highwater.reports import audit_dataframe, dataframe
 from highwater.reports.audit import audit
 from highwater.reports.dataframe import CALLS, OPTIONAL, REQUIRED, TEXTS
 from highwater.reports.synth.write import synth
@@ -144,3 +144,8 @@ def test_importing_the_package_loads_neither_numpy_nor_pyspark() -> None:
     code = "import sys, highwater.reports; print({'numpy', 'pyarrow', 'pyspark'} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(("text", "process"), [("7", 7), ("07", "07"), ("", ""), ("a", "a"), ("nemesis", "nemesis")])
+def test_a_process_keeps_its_number_and_no_two_become_one(text: str, process: int | str) -> None:
+    assert dataframe._process(text) == process
