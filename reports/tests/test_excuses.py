@@ -303,3 +303,24 @@ def test_an_acknowledged_send_without_offset_is_reported_once(tmp_path: Path) ->
 
     (finding,) = audited(write, tmp_path).findings
     assert (finding.name, finding.count) == ("unseen", 1)
+
+
+@pytest.mark.parametrize(("used_later", "severity"), [(False, "undecided"), (True, "violation")])
+def test_a_client_that_gave_up_may_have_sent_the_record_in_a_newer_epoch(
+    used_later: bool, severity: str, tmp_path: Path
+) -> None:
+    """KIP-360: its library may have written it again; a later send of the older epoch proves that it had no other."""
+
+    def write(h: History) -> None:
+        h.begin(0, "send", value=1, producer_id=9, producer_epoch=0, client="c")
+        h.begin(1, "send", value=2, producer_id=9, producer_epoch=0, client="c")
+        h.begin(2, "send", value=3, producer_id=9, producer_epoch=1, client="d")
+        h.end(1, "info")
+        h.end(2, offset=0)
+        h.end(0, offset=1)
+        if used_later:
+            h.begin(3, "send", value=4, producer_id=9, producer_epoch=0, client="c")
+            h.end(3, "fail")
+        h.fetch(0, (0, 3), (1, 1), end=2)
+
+    assert severities(audited(write, tmp_path))["producer-reorder"] == severity
