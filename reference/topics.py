@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from highwater.reference.controller.topic_changes import Assignment, assign_repl
 from highwater.reference.effects import Request
 from highwater.reference.metadata_cache import MetadataCache
 from highwater.reference.procedures import Countdown, Pending, start_procedure
+from highwater.reference.refusals import RefusedRequestError
 from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.store.client import StoreClient
 from highwater.reference.store.messages import Create, SetData
@@ -48,12 +50,6 @@ MAX_PARTITIONS = 10_000
 
 
 Key = TypeVar("Key")
-
-
-class RefusedRequestError(Exception):
-    def __init__(self, error: ErrorCode, message: str = "") -> None:
-        super().__init__(message)
-        self.error, self.message = error, message or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +103,7 @@ class Topics:
         body: CreateTopicsRequest = request.body
         names = [topic.name for topic in body.topics]
         twice = repeated(names)
+        existing = {name.replace(".", "_"): name for name in self._cache.topics}
         planned: dict[str, NewTopic] = {}
         refused: dict[str, RefusedRequestError] = {}
         for topic in body.topics:
@@ -115,22 +112,26 @@ class Topics:
                     raise RefusedRequestError(ErrorCode.NOT_CONTROLLER)
                 if topic.name in twice:
                     raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
-                planned[topic.name] = self._plan(topic)
+                planned[topic.name] = self._plan(topic, existing)
             except RefusedRequestError as error:
                 refused[topic.name] = error
         if not body.validate_only:
             refused |= await self._create_all(planned, body.timeout_ms)
+        configs = cache(self._created_configs)  # most topics of a request have the same settings
         return CreateTopicsResponse(
             topics=tuple(
                 CreatableTopicResult(name=name, error_code=refused[name].error, error_message=refused[name].message)
                 if name in refused
-                else self._result(planned[name])
+                else self._result(planned[name], configs(tuple(sorted(planned[name].settings.items()))))
                 for name in names
             )
         )
 
-    def _plan(self, topic: CreatableTopic) -> NewTopic:
-        """Return the topic to create; raise RefusedRequestError if it cannot be."""
+    def _plan(self, topic: CreatableTopic, existing: Mapping[str, str]) -> NewTopic:
+        """Return the topic to create; raise RefusedRequestError if it cannot be.
+
+        `existing` are the topics that exist, by their name in metrics, where '.' and '_' are one (Topic.hasCollision).
+        """
         settings = {config.name: config.value for config in topic.configs if config.value is not None}
         if any(config.value is None for config in topic.configs):
             message = "The request names a config without a value."
@@ -143,15 +144,10 @@ class Topics:
             )
         if topic.name in self._cache.topics:
             raise RefusedRequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name} already exists.")
-        if collision := self._colliding_topic(topic.name):
+        if collision := existing.get(topic.name.replace(".", "_")):
             message = f"The topic {topic.name} would have the same metrics as {collision}: '.' and '_' are one there."
             raise RefusedRequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
         return NewTopic(topic.name, self._topic_id(topic.name), self._assignment(topic), settings)
-
-    def _colliding_topic(self, name: str) -> str:
-        """Return another topic whose name differs only in '.' and '_', or an empty string (Topic.hasCollision)."""
-        unified = name.replace(".", "_")
-        return next((other for other in self._cache.topics if other != name and other.replace(".", "_") == unified), "")
 
     async def _create_all(self, planned: Mapping[str, NewTopic], wait_ms: int) -> dict[str, RefusedRequestError]:
         """Write the topics to the store, all at once, and wait; return those that are not there, with the reason."""
@@ -162,18 +158,23 @@ class Topics:
         late = await self._still_open({name: online[name] for name in planned if name not in refused}, wait_ms)
         return refused | {name: timed_out("created") for name in late}
 
-    def _result(self, topic: NewTopic) -> CreatableTopicResult:
+    def _result(self, topic: NewTopic, configs: tuple[CreatableTopicConfigs, ...]) -> CreatableTopicResult:
         return CreatableTopicResult(
             name=topic.name,
             topic_id=topic.topic_id,
             error_message=None,
             num_partitions=len(topic.assignment),
             replication_factor=len(topic.assignment[0]),
-            configs=tuple(
-                CreatableTopicConfigs(name=name, value=found.value, config_source=found.source)
-                for name in SETTINGS
-                for _, found in self._configs.synonyms(name, parsed(topic.settings))[:1]
-            ),
+            configs=configs,
+        )
+
+    def _created_configs(self, settings: Sequence[tuple[str, str]]) -> tuple[CreatableTopicConfigs, ...]:
+        """Return all configs of a topic with these settings of its own."""
+        own = parsed(dict(settings))
+        return tuple(
+            CreatableTopicConfigs(name=name, value=found.value, config_source=found.source)
+            for name in SETTINGS
+            for _, found in self._configs.synonyms(name, own)[:1]
         )
 
     async def _still_open(self, pending: Mapping[str, Pending[None]], wait_ms: int) -> list[str]:

@@ -18,7 +18,7 @@ from highwater.fuzz.wire.examination.confirmation import LAST_S, Confirmation, D
 from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
 from highwater.fuzz.wire.examination.triage import CRASH_DEADLINE_S, FATAL, PARKED_AGAIN_S, SHRINK_S, WATCHED, Triage
 from highwater.fuzz.wire.findings import UNEXAMINED, Finding, api_name, read_unexamined, write_unexamined
-from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Kind
+from highwater.fuzz.wire.generate.cases import NO_MUTATION, VALID, Case, Kind
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.oracles.leaks import LeakKind, LeakWatch
 from highwater.fuzz.wire.oracles.malformed import must_be_refused
@@ -511,16 +511,17 @@ class Session:
 
     def _on_answer(self, case: Case, outcome: tuple[int, ...] | str, answer: bytes) -> None:
         outcome_text = outcome if isinstance(outcome, str) else " ".join(map(str, outcome)) or "0"
-        self._leaks.note(case, outcome)
         (self._closed_kinds if isinstance(outcome, str) else self._survived).add(case.kind)
-        if case.mutation == NO_MUTATION:
+        if case.mutation in VALID:
             self.totals.sound += 1
         else:
             self.totals.malformed += len(case.frames) == 1 and must_be_refused(case.frames[0]) is not None
-        self._states.note(case, outcome)
         if self.state.coverage.note((case.key, case.version, case.field, case.mutation, outcome_text)):
             self.state.corpus.note(case, outcome_text)
-        self._guidance.note(case, outcome_text, answer)
+        if not case.is_long:
+            self._leaks.note(case, outcome)
+            self._states.note(case, outcome)
+            self._guidance.note(case, outcome_text, answer)
 
     def _on_failure(self, failure: Failure, case: Case, history: list[Case]) -> None:
         if self.triage.is_reported(failure, case):

@@ -19,9 +19,10 @@ from highwater.reference.configuration.topics import TopicConfigs, config_path
 from highwater.reference.context import from_json, to_json
 from highwater.reference.effects import Request
 from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.refusals import RefusedRequestError
 from highwater.reference.store.client import StoreClient
 from highwater.reference.store.messages import Create, SetData, StoreReply
-from highwater.reference.topics import RefusedRequestError, Topics, is_legal_name, repeated
+from highwater.reference.topics import Topics, is_legal_name, repeated
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
     AlterableConfig,

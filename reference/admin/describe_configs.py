@@ -1,6 +1,7 @@
 """Serve DescribeConfigs (key 32) for topics, for this broker, and for all brokers (KIP-133, KIP-226)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Final
 
 from highwater.reference.admin.broker_settings import BrokerSetting, broker_settings, default_broker_settings
@@ -22,6 +23,8 @@ from highwater.reference.wire.messages.configs import (
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+AllConfigs = Callable[[int, str], tuple[DescribeConfigsResourceResult, ...]]
+"""Returns all configs of a resource by its type and name."""
 
 
 class DescribeConfigs:
@@ -33,11 +36,14 @@ class DescribeConfigs:
     async def describe(self, request: Request) -> DescribeConfigsResponse:
         """Return the requested configs of each resource, or an error code."""
         body: DescribeConfigsRequest = request.body
-        return DescribeConfigsResponse(results=tuple(self._describe(resource, body) for resource in body.resources))
+        all_configs = cache(partial(self._all_configs, body))  # a request may name a resource thousands of times
+        return DescribeConfigsResponse(
+            results=tuple(self._describe(resource, all_configs) for resource in body.resources)
+        )
 
-    def _describe(self, resource: DescribeConfigsResource, body: DescribeConfigsRequest) -> DescribeConfigsResult:
-        error, names = self._error(resource), resource.configuration_keys
-        configs = () if error else self._resource_configs(resource, body)
+    def _describe(self, resource: DescribeConfigsResource, all_configs: AllConfigs) -> DescribeConfigsResult:
+        error, names = self._error(resource), resource.configuration_keys and set(resource.configuration_keys)
+        configs = () if error else all_configs(resource.resource_type, resource.resource_name)
         return DescribeConfigsResult(
             error_code=error,
             error_message=None,
@@ -46,15 +52,14 @@ class DescribeConfigs:
             configs=tuple(config for config in configs if not names or config.name in names),
         )
 
-    def _resource_configs(
-        self, resource: DescribeConfigsResource, body: DescribeConfigsRequest
-    ) -> Iterator[DescribeConfigsResourceResult]:
-        if resource.resource_type == TOPIC_RESOURCE:
-            overrides = self._configs.overrides(resource.resource_name)
-            yield from (self._topic_config(name, overrides, body) for name in self._configs.defaults)
-        else:
-            found = broker_settings(self._brokers) if resource.resource_name else default_broker_settings(self._brokers)
-            yield from (_broker_config(name, setting, body) for name, setting in found.items())
+    def _all_configs(
+        self, body: DescribeConfigsRequest, resource_type: int, resource_name: str
+    ) -> tuple[DescribeConfigsResourceResult, ...]:
+        if resource_type == TOPIC_RESOURCE:
+            overrides = self._configs.overrides(resource_name)
+            return tuple(self._topic_config(name, overrides, body) for name in self._configs.defaults)
+        found = broker_settings(self._brokers) if resource_name else default_broker_settings(self._brokers)
+        return tuple(_broker_config(name, setting, body) for name, setting in found.items())
 
     def _error(self, resource: DescribeConfigsResource) -> ErrorCode:
         name = resource.resource_name

@@ -14,8 +14,9 @@ from highwater.reference.controller.context import ControllerMovedError
 from highwater.reference.controller.controller import Controller
 from highwater.reference.controller.election import elect_for_shutdown, elect_offline
 from highwater.reference.controller.epoch import Term
-from highwater.reference.controller.reassignment import write_reassignment
+from highwater.reference.controller.reassignment import write_reassignments
 from highwater.reference.effects import Request
+from highwater.reference.refusals import shortened
 from highwater.reference.replication.states import NO_LEADER, PartitionState, state_path
 from highwater.reference.store.messages import SetData
 from highwater.reference.wire.errors import ErrorCode
@@ -194,19 +195,28 @@ class ControllerHandlers:
         may_resize = body.allow_replication_factor_change
         try:
             term = self._term()
+            targets: dict[Key, tuple[int, ...] | None] = {}
             responses = []
             for topic in body.topics:
                 parts = [
-                    await self._reassign(term, topic.name, requested, may_resize) for requested in topic.partitions
+                    self._reassign(term, topic.name, requested, may_resize, targets) for requested in topic.partitions
                 ]
                 responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(parts)))
+            if targets:
+                await write_reassignments(term.controller_context, targets)
         except NOT_CONTROLLER_ERRORS:
             return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=None)
         return AlterPartitionReassignmentsResponse(error_message=None, responses=tuple(responses))
 
-    async def _reassign(
-        self, term: Term, topic: str, requested: ReassignablePartition, may_resize: bool
+    def _reassign(
+        self,
+        term: Term,
+        topic: str,
+        requested: ReassignablePartition,
+        may_resize: bool,
+        targets: dict[Key, tuple[int, ...] | None],
     ) -> ReassignablePartitionResponse:
+        """Check one partition, and add its new replicas to `targets`."""
         key = (topic, requested.partition_index)
         error, message = self._validate(term, key, requested.replicas, may_resize=may_resize)
         if error is ErrorCode.NONE:
@@ -215,7 +225,7 @@ class ControllerHandlers:
                 adding = term.controller_context.cluster.topics[topic].adding.get(key[1], ())
                 running = term.reassignments.running[key]
                 target = tuple(replica for replica in running.all_replicas if replica not in adding)
-            await write_reassignment(term.controller_context, key, target)
+            targets[key] = target
         return ReassignablePartitionResponse(partition_index=key[1], error_code=error, error_message=message)
 
     def _validate(
@@ -230,11 +240,11 @@ class ControllerHandlers:
         if not replicas or len(set(replicas)) != len(replicas):
             return (
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"The replicas must be different brokers, not {list(replicas)}.",
+                shortened(f"The replicas must be different brokers, not {list(replicas)}."),
             )
         unknown = sorted(set(replicas) - set(cluster.brokers))
         if unknown:
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The brokers {unknown} are not alive."
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT, shortened(f"The brokers {unknown} are not alive.")
         if not may_resize and len(replicas) != len(cluster.replicas(key)):
             return ErrorCode.INVALID_REPLICATION_FACTOR, "The number of replicas must not change."
         return ErrorCode.NONE, None

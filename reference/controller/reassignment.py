@@ -5,7 +5,7 @@ last step, and the stored assignment includes OAR until the last but one. If the
 successor can therefore start again at the first. Apache Kafka: KafkaController.onPartitionReassignment.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -43,7 +43,7 @@ class Reassignments:
                 key not in self._controller_context.cluster.states
                 or key[0] in self._controller_context.cluster.deleting
             ):
-                await write_reassignment(self._controller_context, key, None)
+                await write_reassignments(self._controller_context, {key: None})
             elif running is None or (running.target != target and not running.is_deleting):
                 original = self._controller_context.cluster.replicas(
                     key
@@ -193,7 +193,7 @@ class Reassignment:
         await self._persist(self.target)
 
     async def finish(self) -> None:
-        await write_reassignment(self.controller_context, self.key, None, expected=self.target)
+        await write_reassignments(self.controller_context, {self.key: None}, expected=self.target)
         self.controller_context.send_update_metadata([self.key], self.controller_context.cluster.brokers)
 
 
@@ -238,23 +238,20 @@ async def read_reassignments(controller_context: ControllerContext) -> dict[Key,
     return parse_reassignments(found.data) if not found.error else {}
 
 
-async def write_reassignment(
-    controller_context: ControllerContext, key: Key, target: Replicas | None, *, expected: Replicas | None = None
+async def write_reassignments(
+    controller_context: ControllerContext, targets: Mapping[Key, Replicas | None], *, expected: Replicas | None = None
 ) -> None:
-    """Add or replace one request; a `target` of None removes it, and removes the node with the last request.
+    """Add or replace requests in one write; a target of None removes one, and removes the node with the last one.
 
-    With `expected`, do nothing unless the stored target equals it: a newer request must survive.
+    With `expected`, do nothing unless the stored targets equal it: a newer request must survive.
     """
     while True:
         found = await controller_context.wait_for(controller_context.store.get(REASSIGN))
         requested = parse_reassignments(found.data) if found.stat is not None else {}
         version = found.stat.version if found.stat is not None else 0
-        if expected is not None and requested.get(key) != expected:
+        if expected is not None and any(requested.get(key) != expected for key in targets):
             return
-        if target is None:
-            requested.pop(key, None)
-        else:
-            requested[key] = target
+        requested = {key: target for key, target in {**requested, **targets}.items() if target is not None}
         if found.stat is None and not requested:
             return
         operation = (

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from highwater.fuzz.simulator.probes.client.node import Needs, probe
 from highwater.fuzz.simulator.probes.client.requests import (
+    fetch_request,
     list_request,
     of_topics,
     parts_of,
@@ -177,9 +178,12 @@ async def _end_stays(session: Session, topic: str, end: int) -> None:
     session.expect(False, "no leader answers ListOffsets after the old one died")
 
 
-@alone("LST-4", "REP-24")
+@alone("LST-4", "REP-24", "FET-3")
 async def new_leader_behind(session: Session) -> None:
-    """A new leader whose high watermark lags returns the log start and what is below it, and no end (KIP-207)."""
+    """A new leader whose high watermark lags returns the log start and what is below it, and no end (KIP-207).
+
+    A consumer that has read beyond that high watermark waits for it: its position is no error.
+    """
     second = session.cluster.controller()
     leader, lagging = [each for each in session.brokers if each != second]
     topic = await session.create_topic("behind", assigned=[[leader, second, lagging]])
@@ -203,6 +207,10 @@ async def new_leader_behind(session: Session) -> None:
                 missing = E.OFFSET_NOT_AVAILABLE if version > 4 else E.LEADER_NOT_AVAILABLE
                 what = f"error and offset of ListOffsets({timestamp}) {version} of a leader that lags"
                 session.equal((found.error_code, found.offset), (missing if expected < 0 else 0, expected), what)
+        fetched = (await session.ask(second, fetch_request(topic, {0: 3}))).responses[0].partitions[0]
+        if session.now_ms < until_ms and fetched.error_code != E.NOT_LEADER_OR_FOLLOWER:
+            what = "error and records of a Fetch between the high watermark and the end of the log"
+            session.equal((fetched.error_code, bytes(fetched.records or b"")), (E.NONE, b""), what)
         await session.sleep(40)
     await became_complete(session, topic)
     session.equal(await session.offset(topic, LATEST), 3, "the end of the log after the election")

@@ -313,7 +313,8 @@ class Triage:
         return suspects
 
     def examine_slow(self, case: Case, deadline_s: float, number: int) -> Finding | None:
-        """Send a case alone that seemed slow. If it is slow again, `fatal_cases` has it; it may be a finding, too.
+        """Send a case alone that seemed slow. If it is slow again, `fatal_cases` has it; it may be a finding, too:
+        late, or a stall of other clients.
 
         The whole deadline is only waited for while it can become a finding: a busy target costs a processor meanwhile.
         """
@@ -322,6 +323,8 @@ class Triage:
         failure = Replay(self.target, SLOW_S if is_alike else deadline_s, PARKED_AGAIN_S).run([case])
         is_slow = time.monotonic() - started >= SLOW_S
         failure = None if is_alike else failure
+        if failure is None and is_slow and self.breaks([case], Oracle.STALL):
+            failure = self.last_failure  # it is answered in time, but nothing else is meanwhile
         self.fatal_cases = []
         finding = self.confirm(failure, [case], number) if failure is not None else None
         if is_slow:

@@ -1,6 +1,7 @@
 """Generate valid requests for every API and version from the message classes, with topic and group names that exist."""
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -78,9 +79,14 @@ RETURNED_SHARE: Final = 0.5
 RETURNED_KINDS: Final = frozenset({"string", "uuid", "int16", "int32", "int64"})
 
 
-def generate(rng: random.Random, api: Api, version: int, returned: ResponseValues | None = None) -> Any:
-    """Return a request that encodes in that version; values are often edge cases, or those that the target returned."""
-    return _Maker(rng, api.key, returned).struct(message_layout(api.request, version))
+def generate(
+    rng: random.Random, api: Api, version: int, returned: ResponseValues | None = None, *, filled: Collection[str] = ()
+) -> Any:
+    """Return a request that encodes in that version; values are often edge cases, or those that the target returned.
+
+    The fields named in `filled` are not null, and arrays of them have one element.
+    """
+    return _Maker(rng, api.key, returned, filled).struct(message_layout(api.request, version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +94,15 @@ class _Maker:
     rng: random.Random
     key: int
     returned: ResponseValues | None
+    filled: Collection[str]
 
     def struct(self, layout: Layout) -> Any:
         values = {field.name: self._field(layout, field) for field in (*layout.in_line, *layout.tagged)}
         return layout.struct(**values)
 
     def _field(self, layout: Layout, field: Field) -> Any:
+        if field.name in self.filled:
+            return self._value(layout, field.name, field.type)
         if field.tag is not None and self.rng.random() < 0.7:
             return field.default
         if layout.is_nullable(field) and self.rng.random() < NULL_SHARES.get(field.name, NULL_SHARE):
@@ -107,9 +116,8 @@ class _Maker:
         if isinstance(kind, StructOf):
             return self.struct(layout.of(kind.struct))
         if isinstance(kind, ArrayOf):
-            return tuple(
-                self._value(layout, name, kind.element) for _ in range(rng.choice(LENGTHS.get(name, (0, 1, 1, 2))))
-            )
+            count = 1 if name in self.filled else rng.choice(LENGTHS.get(name, (0, 1, 1, 2)))
+            return tuple(self._value(layout, name, kind.element) for _ in range(count))
         if self.returned is not None and kind.name in RETURNED_KINDS and rng.random() < RETURNED_SHARE:
             value = self.returned.draw(rng, self.key, name, kind.name)
             if value is not None:

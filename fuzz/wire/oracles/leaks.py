@@ -24,7 +24,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain, count, cycle, islice, zip_longest
-from typing import Final
+from typing import Any, Final
 
 from highwater.fuzz.wire.generate.cases import Case, Ends, is_whole, renumbered
 from highwater.fuzz.wire.oracles.responses import read_request
@@ -48,13 +48,11 @@ MEASURED_EVERY: Final = 10
 KEPT_BYTES: Final = 16 * 1024
 KEPT_FACTOR: Final = 8
 """A request may keep KEPT_BYTES and KEPT_FACTOR times its size: stored records, topics and members are no leak."""
-FETCH, HEARTBEAT = 1, 12
+FETCH, HEARTBEAT, INIT_PRODUCER_ID = 1, 12, 22
 OF_SIZE: Final = -1
 """Instead of an API key."""
 REPEATABLE: Final = READS | MAY_CREATE | {HEARTBEAT}
 """API keys of requests that keep nothing when they are repeated; what a Metadata creates exists the second time."""
-NEW_SESSION: Final = "new session"
-"""Addition to the kind of a Fetch that begins a fetch session: one in ten or twenty, so other Fetches would hide it."""
 READS_FIRST_S, READS_PAUSE_S, READS_SHARE = 4.0, 8.0, 4
 """The first time, and the pause between reads that are sent alone: they take at most 1/READS_SHARE of the time."""
 READS_AT_ONCE: Final = 40
@@ -70,8 +68,14 @@ JVM: Final = "java"
 ANSWERED: Final = ("ok", "error")
 """Outcomes of requests that were carried out or refused by their handler, whose kinds are sent first."""
 
+APART: Final[Mapping[int, tuple[str, Callable[[Any], bool]]]] = {
+    FETCH: ("new session", lambda request: request.session_id == 0 and request.session_epoch == 0),  # KIP-227
+    INIT_PRODUCER_ID: ("no transactional id", lambda request: request.transactional_id is None),
+}
+"""By API key: a rare form of a request that is a kind of its own, since the other forms would hide what it keeps."""
+
 LeakKind = tuple[int, str]
-"""API key, and `closed`, `silent`, `error` or `ok`."""
+"""API key, and `closed`, `silent`, `error` or `ok`; with what is apart behind a comma."""
 
 
 def outcome_class(outcome: tuple[int, ...] | str) -> str:
@@ -84,26 +88,25 @@ def outcome_class(outcome: tuple[int, ...] | str) -> str:
 def kind_of(case: Case, outcome: tuple[int, ...] | str) -> LeakKind:
     """Return the kind of a case; of a frame with a wrong size the target sees no API before it closes."""
     key = case.key if all(map(is_whole, case.frames)) else OF_SIZE
-    return key, outcome_class(outcome)
+    name = outcome_class(outcome)
+    return key, f"{name}, {APART[key][0]}" if name in ANSWERED and key in APART and _is_apart(case) else name
 
 
 def kind_of_read(case: Case, outcome: tuple[int, ...] | str) -> LeakKind | None:
     """Return the kind of a case that only reads, was answered and leaves its connection open; otherwise None."""
-    outcome_name = outcome_class(outcome)
     is_plain = len(case.frames) == 1 and not case.cuts and case.ends is Ends.OPEN
-    if case.key not in REPEATABLE or outcome_name not in ANSWERED or not is_plain:
-        return None
-    is_new = case.key == FETCH and _begins_session(case)
-    return case.key, f"{outcome_name}, {NEW_SESSION}" if is_new else outcome_name
+    is_read = case.key in REPEATABLE and outcome_class(outcome) in ANSWERED and is_plain
+    return kind_of(case, outcome) if is_read else None
 
 
-def _begins_session(case: Case) -> bool:
-    """Return True for a Fetch that asks for a new fetch session (KIP-227)."""
+def _is_apart(case: Case) -> bool:
+    if len(case.frames) > 1:
+        return False
     try:
         _, request = read_request(case.frames[0][4:])
     except WireError:
         return False
-    return bool(request.session_id == 0 and request.session_epoch == 0)
+    return APART[case.key][1](request)
 
 
 class LeakWatch:
@@ -171,7 +174,8 @@ class LeakWatch:
         What is carried out comes before what is refused, and that before what closes its connection.
         """
         of_frames = kind[0] == OF_SIZE  # one kind for all APIs
-        outcome = ANSWERED.index(kind[1]) if kind[1] in ANSWERED else len(ANSWERED)
+        name = kind[1].partition(",")[0]
+        outcome = ANSWERED.index(name) if name in ANSWERED else len(ANSWERED)
         return self._sent[kind], kind in self._sent_alone, 0 if of_frames else outcome
 
     def sent(self, kinds: Iterable[LeakKind]) -> None:
