@@ -8,6 +8,8 @@ import msgspec
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from highwater.errors import Verdict
     from highwater.reports.execution.partitions import Engine
     from highwater.reports.verdicts import AuditResult
@@ -197,56 +199,72 @@ def _override(text: str) -> tuple[str, Any]:
 
 
 def show(result: Any) -> None:
-    """Print the table of rules, then each finding with its witnesses."""
+    """Print the table of rules, each finding with its witnesses, and then what was not judged and not covered."""
     from rich.console import Console
-    from rich.table import Table
 
     from highwater.names import number_of
-    from highwater.reports.page.conclusions import conclusions
 
     console = Console(highlight=False)
     console.print(f"{result.history}: {result.verdict}", markup=False)
-    table = Table(box=None)
-    for column in ("rule", "anomaly", "verdict", "found"):
-        table.add_column(column)
+    judged = [row for row in result.rules if row.verdict != "not judged"]
+    _show_rules(console, judged)
+    for finding in result.findings:
+        if finding.severity != "information":
+            _show_finding(console, finding)
+    _show_quarantine(console, result.quarantine)
+    console.print()
     not_judged: dict[str, list[str]] = {}
     for row in result.rules:
         if row.verdict == "not judged":
             not_judged.setdefault(row.why, []).append(row.name)
-            continue
-        counts = ", ".join(f"{count} {severity}" for severity, count in row.counts.items())
-        table.add_row(str(row.rule), row.name, row.verdict, ": ".join(filter(None, (counts, row.why))))
-    console.print(table)
-    console.print()
     for why, names in not_judged.items():
         console.print(f"Not judged, since {why}: {', '.join(names)}.")
     if result.coverage is not None:
         console.print("\n" + "\n".join(result.coverage.lines()))
-    for finding in result.findings:
-        if finding.severity == "information":
-            continue
-        console.print(f"\n{finding.name} (rule {finding.rule}): {finding.count} {finding.severity}. {finding.sentence}")
-        for part in finding.ranges[:RANGES_SHOWN]:
-            console.print(f"  {part.words}", markup=False)
-        if len(finding.ranges) > RANGES_SHOWN:
-            console.print(f"  and {len(finding.ranges) - RANGES_SHOWN:,} more ranges of offsets")
-        for evidence in finding.witnesses[:3]:
-            place = conclusions().place(finding.rule, evidence.partition, evidence.offset)
-            if [place] != [part.words for part in finding.ranges]:
-                console.print(f"  {place}", markup=False)
-            for witness in evidence.operations:
-                until = witness.returned if witness.returned is not None else "never"
-                console.print(f"    {witness.role}: {witness.words} (events {witness.invoked} to {until})")
-    quarantine = result.quarantine
-    if quarantine.count:
-        unused = number_of(quarantine.count, "line")
-        console.print(f"\n{unused} could not be used, {quarantine.mattering:,} of which may matter:")
-        for bad in quarantine.lines[:5]:
-            console.print(f"  line {bad.line}: {bad.reason}", markup=False)
-    judged = f"{sum(row.verdict != 'not judged' for row in result.rules)} of {len(result.rules)} rules judged"
     if not result.operations:
         console.print("\nThe history holds no operation: is this the right file?")
-    console.print(f"\n{number_of(result.operations, 'operation')} audited, {judged}: {result.verdict}")
+    of_rules = f"{len(judged)} of {len(result.rules)} rules judged"
+    console.print(f"\n{number_of(result.operations, 'operation')} audited, {of_rules}: {result.verdict}")
+
+
+def _show_rules(console: "Console", judged: list[Any]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None)
+    for column in ("rule", "anomaly", "verdict", "found"):
+        table.add_column(column)
+    for row in judged:
+        counts = ", ".join(f"{count} {severity}" for severity, count in row.counts.items())
+        table.add_row(str(row.rule), row.name, row.verdict, ": ".join(filter(None, (counts, row.why))))
+    console.print(table)
+
+
+def _show_finding(console: "Console", finding: Any) -> None:
+    from highwater.reports.page.conclusions import conclusions
+
+    console.print(f"\n{finding.name} (rule {finding.rule}): {finding.count} {finding.severity}. {finding.sentence}")
+    for part in finding.ranges[:RANGES_SHOWN]:
+        console.print(f"  {part.words}", markup=False)
+    if len(finding.ranges) > RANGES_SHOWN:
+        console.print(f"  and {len(finding.ranges) - RANGES_SHOWN:,} more ranges of offsets")
+    for evidence in finding.witnesses[:3]:
+        place = conclusions().place(finding.rule, evidence.partition, evidence.offset)
+        if [place] != [part.words for part in finding.ranges]:
+            console.print(f"  {place}", markup=False)
+        for witness in evidence.operations:
+            until = witness.returned if witness.returned is not None else "never"
+            console.print(f"    {witness.role}: {witness.words} (events {witness.invoked} to {until})")
+
+
+def _show_quarantine(console: "Console", quarantine: Any) -> None:
+    from highwater.names import number_of
+
+    if not quarantine.count:
+        return
+    unused = number_of(quarantine.count, "line")
+    console.print(f"\n{unused} could not be used, {quarantine.mattering:,} of which may matter:")
+    for bad in quarantine.lines[:5]:
+        console.print(f"  line {bad.line}: {bad.reason}", markup=False)
 
 
 def report_command(

@@ -294,7 +294,9 @@ class Injector:
         return lambda: setattr(application, "polling", True)
 
     def _expire(self, fault: Fault, node: str) -> None:
-        if self._world.is_up(STORE):
+        if node.startswith("broker:") and not self._may_leave(int(self._id(node))):
+            self._log(f"skipped for {self._id(node)}: beyond the fault budget")
+        elif self._world.is_up(STORE):
             self._world.enter(STORE, lambda now: self._cluster.store().expire(now, node))
 
     def _depose(self, fault: Fault, node: str) -> None:
@@ -415,10 +417,10 @@ class Injector:
         )
 
     def _may_leave(self, broker_id: int) -> bool:
-        """Return whether a broker may stop: not if only brokers that lost their tails would stay in an ISR without it.
+        """Return whether a broker may leave: not if only brokers that lost their tails would stay in an ISR without it.
 
-        A controlled shutdown takes it out of the ISR, also if the others have died and their sessions go on. Only
-        eligible leader replicas (KIP-966) remember then who has all records.
+        A controlled shutdown or the end of its session takes it out of the ISR, also if the others have died and their
+        sessions go on. Only eligible leader replicas (KIP-966) remember then who has all records.
         """
         states = [self._cluster.stored(key[1], key[0]) for key in self._invariants.partitions]
         others = [{*state.isr, *state.elr} - {broker_id} for state in states if state and broker_id in state.isr]

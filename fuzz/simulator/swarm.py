@@ -50,6 +50,7 @@ PROBE_MS: Final = {
 """How long a run with probes has its load."""
 QUICK_FOR_PROBES: Final[dict[str, Any]] = {
     "replica_selector": "rack_aware",
+    "num_partitions": 3,
     "offsets_topic_num_partitions": 3,
     "transaction_state_log_num_partitions": 2,
     "log_retention_check_interval_ms": 300,

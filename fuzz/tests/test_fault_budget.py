@@ -97,6 +97,19 @@ def test_a_replica_added_to_the_isr_for_fetches_of_its_earlier_process_is_remove
     assert sum("loses its unflushed data" in line for line in result.faults) == 5, result.faults
 
 
+def test_the_session_of_the_last_sound_replica_does_not_end_while_the_other_one_has_lost_its_tail() -> None:
+    """The leader dies with its tail, and its session goes on: without the other replica it would be left alone."""
+    rot = Fault(at_ms=9_150, for_ms=5_310, kind="rot_file", nodes=("3",),
+                options={"file": "offset index", "bit": 129, "of": "data"})  # fmt: skip
+    expire = Fault(at_ms=46_110, kind="expire", nodes=("controller",))
+    faults = (rot, kill(34_440, 21_330, "leader(t,0)", "unflushed"), expire)
+    settings = Settings(swarm=True, pace=30)
+    result = run_seed(10_610, settings, schedule=Schedule(seed=10_610, duration_ms=50_000, faults=faults))
+    assert str(result.violation) == "None"
+    assert any("loses its unflushed data" in line for line in result.faults), result.faults
+    assert any("beyond the fault budget" in line for line in result.faults), result.faults
+
+
 @pytest.mark.parametrize(("seed", "node", "at_ms"), [(4, "1", 448), (12, "1", 744)])
 def test_a_broker_that_lost_its_session_deletes_replicas_reassigned_meanwhile(seed: int, node: str, at_ms: int) -> None:
     """In the second run the broker registers just before it is removed from the assignment in the store."""

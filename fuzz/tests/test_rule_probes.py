@@ -1,11 +1,14 @@
 """The probes of rules find brokers that are wrong while something is unfinished."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from highwater.fuzz.simulator.probes.rules.memberships import first_generation_ms
 from highwater.fuzz.tests.wrong_brokers import Plant, expect_found, parameters
+from highwater.reference import topics
+from highwater.reference.controller.cluster import parse_topic
 from highwater.reference.controller.reassignment import Reassignment
 from highwater.reference.groups import expiry
 from highwater.reference.groups.coordinator import GroupCoordinator
@@ -73,7 +76,13 @@ def always_from_zero(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerStates, "check", wrong)
 
 
+def reassignments_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """CreatePartitions takes no notice of reassignments."""
+    patch.setattr(topics, "parse_topic", lambda data: replace(parse_topic(data), adding={}, removing={}))
+
+
 WRONG: dict[str, Plant] = {
+    "partitions beside a reassignment": reassignments_are_not_looked_at,
     "kept order of commits": plain_commits_remain,
     "expiry beside transactions": offsets_for_ever,
     "leader epochs of every replica": older_epochs_are_unknown,

@@ -130,7 +130,7 @@ def test_a_violation_of_a_sequence_is_kept_and_confirmed_by_the_next_run(
         with monkeypatch.context() as patch:
             patch.setattr(SequenceTriage, "confirm_sequence", interrupt)
             with pytest.raises(KeyboardInterrupt):
-                session._suspect_sequence("log:1", SequenceResult(violation, False, 4))
+                session._suspicions.sequence("log:1", SequenceResult(violation, False, 4))
         session.totals.ended = "interrupted"
         assert session.run()["unexamined"] == ["log:1"]
         (kept,) = read_unexamined(tmp_path)

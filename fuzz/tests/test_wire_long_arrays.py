@@ -2,23 +2,31 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from highwater.fuzz.tests.test_wire import fake_broker, honest
+from highwater.fuzz.wire.examination import triage as triage_module
+from highwater.fuzz.wire.examination.triage import Triage
 from highwater.fuzz.wire.generate.cases import MANY, Case
 from highwater.fuzz.wire.generate.long_arrays import ELEMENTS, FRAME_MAX, LASTING, LongArrays, arrays
 from highwater.fuzz.wire.generate.requests import HARMFUL
-from highwater.fuzz.wire.generate.stream import LONG_AGAIN_EVERY, LONG_EVERY, Stream
 from highwater.fuzz.wire.oracles.malformed import must_be_refused
-from highwater.fuzz.wire.oracles.responses import read_request
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle, read_request
+from highwater.fuzz.wire.replay import Replay, stall_of
+from highwater.fuzz.wire.session import Bounds, Session
+from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.registry import APIS, Api
-from highwater.reference.wire.schema import message_layout
+from highwater.reference.wire.schema import ZERO_UUID, message_layout
 
 SEED = 3
+RUN_LIMIT_S = 60.0
 SERVED = [(api, api.min_version, api.max_version) for key, api in APIS.items() if key not in HARMFUL]
 CREATE_TOPICS, METADATA, DESCRIBE_GROUPS, DELETE_RECORDS = 19, 3, 15, 21
-LONGER = 1.25
+LONGER = 1.5
 """Elements are longer than the first two by the digits of their numbers."""
 
 
@@ -45,7 +53,7 @@ def cases() -> list[Case]:
     return all_of(SERVED)
 
 
-def test_every_array_of_every_api_is_sent_in_both_forms(cases: list[Case]) -> None:
+def test_every_array_of_every_api_is_sent_in_each_form(cases: list[Case]) -> None:
     """Except those in tag sections, and of requests that would create thousands of things."""
     expected = {
         (api.key, ".".join(path))
@@ -56,7 +64,7 @@ def test_every_array_of_every_api_is_sent_in_both_forms(cases: list[Case]) -> No
     }
     sent = Counter((case.key, case.field) for case in cases)
     assert set(sent) == expected
-    assert set(sent.values()) == {2}
+    assert set(sent.values()) == {2, 3}, "those without a string have no long names"
     assert len(expected) > 100
 
 
@@ -65,14 +73,17 @@ def test_each_is_valid_and_long(cases: list[Case]) -> None:
         array = array_of(case)
         assert case.mutation == MANY
         assert must_be_refused(case.frames[0]) is None, case.field
-        assert len(array) == ELEMENTS or len(case.frames[0]) > FRAME_MAX / 2, case.field
+        assert len(array) == ELEMENTS or len(case.frames[0]) > FRAME_MAX / 4, case.field
         assert len(case.frames[0]) <= LONGER * FRAME_MAX, case.field
 
 
-def test_elements_differ_the_first_time_and_are_equal_the_second_time() -> None:
-    for first, second in zip(*(iter(all_of(served(DESCRIBE_GROUPS))),) * 2, strict=True):
-        assert len(set(array_of(first))) == len(array_of(first))
-        assert len(set(array_of(second))) == 1
+def test_elements_differ_or_have_long_names_and_are_equal_in_the_end() -> None:
+    *before, equal = [array_of(case) for case in all_of(served(DESCRIBE_GROUPS))]
+    assert len(set(equal)) == 1
+    different, long_names = sorted(before, key=len, reverse=True)
+    assert len(set(different)) == len(different) == ELEMENTS
+    assert {len(name) // 1_000 for name in long_names} == {32}
+    assert len(set(long_names)) == len(long_names) > 10
     partitions = [case for case in all_of(served(DELETE_RECORDS)) if case.field == "topics.partitions"]
     assert [p.partition_index for p in array_of(partitions[0])][:3] == [0, 1, 2]
 
@@ -86,12 +97,66 @@ def test_nothing_is_created() -> None:
     assert all_of(served(create_acls, credentials)) == []
 
 
-def test_the_stream_draws_one_now_and_then_and_less_often_once_all_were_sent() -> None:
-    stream = Stream("1", served(DESCRIBE_GROUPS), 0.25)  # it has one array
-    drawn = [stream.next().mutation == MANY for _ in range(LONG_EVERY + LONG_AGAIN_EVERY)]
-    assert [number for number, is_long in enumerate(drawn, 1) if is_long] == [LONG_EVERY, LONG_AGAIN_EVERY]
-
-
 def test_a_target_without_arrays_gets_none() -> None:
     api_versions = 18
     assert LongArrays(random.Random(SEED), served(api_versions)).draw() is None
+
+
+def test_an_element_has_a_name_or_an_id(cases: list[Case]) -> None:
+    """A topic with both is refused at once, and nothing is looked up."""
+    named = [element for case in cases if (case.key, case.field) == (METADATA, "topics") for element in array_of(case)]
+    assert named
+    assert all(element.topic_id == ZERO_UUID or element.name is None for element in named)
+
+
+# -- what is done with them ----------------------------------------------------------------------------
+
+
+def stalls_for(culprit: Case | None) -> Callable[..., Failure | None]:
+    """Return a replay that sees a stall if it sends that case."""
+
+    def run(self: Replay, cases: list[Case], oracle: Oracle | None = None) -> Failure | None:
+        return stall_of(3.0) if oracle is Oracle.STALL and any(case is culprit for case in cases) else None
+
+    return run
+
+
+def test_the_one_that_stalls_other_clients_is_found(
+    cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_broker(honest) as address:
+        triage = Triage(FuzzTarget(address), tmp_path, SEED, "test", shrink_s=0.0)
+        monkeypatch.setattr(Replay, "run", stalls_for(None))
+        assert triage.search_long(cases[:8], 1) is None
+        monkeypatch.setattr(Replay, "run", stalls_for(cases[5]))
+        finding = triage.search_long(cases[:8], 1)
+        assert finding is not None
+        assert (finding.oracle, finding.mutation, finding.field) == (Oracle.STALL, MANY, cases[5].field)
+        assert triage.search_long(cases[:8], 2) is None, "it is known"
+
+
+def test_a_slow_answer_is_a_finding_only_if_others_wait_meanwhile(
+    cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triage_module, "SLOW_S", 0.0)
+    with fake_broker(honest) as address:
+        for culprit in (None, cases[3]):
+            monkeypatch.setattr(Replay, "run", stalls_for(culprit))
+            triage = Triage(FuzzTarget(address), tmp_path, SEED, "test", shrink_s=0.0)
+            finding = triage.examine_slow(cases[3], 5.0, 1)
+            assert (finding and finding.oracle) == (culprit and Oracle.STALL)
+            assert triage.fatal_cases == [cases[3]], "it is not sent again"
+
+
+def test_a_run_says_how_many_it_has_sent(tmp_path: Path) -> None:
+    """They are sent alone, for a share of the time, and count only when they were sent."""
+    with fake_broker(honest) as address:
+        session = Session(FuzzTarget(address), tmp_path, SEED, Bounds(RUN_LIMIT_S, deadline_s=0.5))
+        assert session.summary()["oracles"]["stall"].endswith(" 0 of 3 requests with a long array were sent alone")
+        session._long = LongArrays(random.Random(SEED), served(DESCRIBE_GROUPS))
+
+        def watch(session: Session) -> None:
+            if session.summary()["oracles"]["stall"].endswith(" 3 of 3 requests with a long array were sent alone"):
+                session.totals.ended = "it was sent"
+
+        assert session.run(watch)["ended"] == "it was sent"

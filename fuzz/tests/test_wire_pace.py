@@ -4,7 +4,9 @@ import random
 import socket
 import threading
 import time
+from collections import deque
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -71,6 +73,16 @@ def test_pipelined_requests_are_also_suspects_of_a_crash() -> None:
     known = {id(case) for case in down.value.suspects}
     assert {id(case) for case in sent} <= known
     assert len(known) == len(down.value.suspects)
+
+
+def test_what_waits_for_a_response_is_the_first_suspect_of_silence() -> None:
+    """Of a crash, it is what closed its connection."""
+    closed, waits = Case(3, 0, (bytes(12),)), Case(18, 0, (bytes(12),))
+    engine = object.__new__(Engine)
+    engine._closed_heads, engine._behind_closed, engine._recent = deque([closed]), deque(), deque()
+    engine._connections = {1: Mock(pending=deque([Mock(case=waits)]))}
+    assert engine.suspects() == [closed, waits]
+    assert engine.suspects(is_silent=True) == [waits, closed]
 
 
 class CountingTriage(Triage):

@@ -41,6 +41,12 @@ from highwater.reference.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from highwater.reference.wire.messages.offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from highwater.reference.wire.messages.produce import ProduceRequest, ProduceResponse
 from highwater.reference.wire.records import decode_records
 from highwater.reference.wire.registry import APIS, api_of
@@ -84,6 +90,17 @@ def test_adjacent_versions_must_agree_on_their_common_fields(version: int, port:
     answers = [encode_response(answer, version + n, 1)[4:] for n, answer in enumerate((one, other))]
     found = difference(api, version, *answers)
     assert found == expected or (found is not None and expected is not None and found.startswith(expected))
+
+
+@pytest.mark.parametrize(("code", "is_found"), [(ErrorCode.UNSUPPORTED_VERSION, False), (ErrorCode.NONE, True)])
+def test_a_timestamp_that_an_older_version_refuses_is_no_difference(code: ErrorCode, is_found: bool) -> None:
+    """ListOffsets knows the largest timestamp since version 7 (KIP-734)."""
+    answers = []
+    for version, error in ((6, code), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)):
+        part = ListOffsetsPartitionResponse(partition_index=0, error_code=int(error))
+        answer = ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="t", partitions=(part,)),))
+        answers.append(encode_response(answer, version, 1)[4:])
+    assert (difference(api_of(ListOffsetsRequest), 6, *answers) is not None) == is_found
 
 
 def test_shrinking_keeps_only_the_failing_part() -> None:

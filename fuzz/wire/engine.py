@@ -224,14 +224,16 @@ class Engine:
     def _refused(self, why: str) -> NoReturn:
         raise TargetDown(f"refuses connections ({why})", self.suspects())
 
-    def suspects(self) -> list[Case]:
+    def suspects(self, *, is_silent: bool = False) -> list[Case]:
         """Return the likely causes of a crash: heads of connections that closed lately, other heads, then the rest.
 
         A target that reads ahead may crash on a request whose response is not due yet, and one that answers before it
-        stores a change may crash on a request that was answered.
+        stores a change may crash on a request that was answered. What makes a target silent waits for its response.
         """
         heads, waiting, last_sent = self._heads(), self.in_flight(), self.recent()[-ANSWERED_SUSPECTS:]
-        likely = _distinct([*reversed(self._closed_heads), *heads, *reversed(self._behind_closed), *waiting])
+        closed = [*reversed(self._closed_heads)]
+        first = [*heads, *closed] if is_silent else [*closed, *heads]
+        likely = _distinct([*first, *reversed(self._behind_closed), *waiting])
         return _distinct([*likely[:LIKELY_SUSPECTS], *reversed(last_sent), *likely])
 
     def in_flight(self) -> list[Case]:

@@ -1,12 +1,11 @@
 """The fuzzing loop: send cases, check replies and the process, run sequences, and hand failures to the confirmation."""
 
+import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +13,14 @@ from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import SILENT, advertised, unknown_versions
 from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
 from highwater.fuzz.wire.examination.agreement import disagreement, random_read
-from highwater.fuzz.wire.examination.confirmation import LAST_S, Confirmation, Draft
-from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
-from highwater.fuzz.wire.examination.triage import CRASH_DEADLINE_S, FATAL, PARKED_AGAIN_S, SHRINK_S, WATCHED, Triage
-from highwater.fuzz.wire.findings import UNEXAMINED, Finding, api_name, read_unexamined, write_unexamined
-from highwater.fuzz.wire.generate.cases import NO_MUTATION, VALID, Case, Kind
+from highwater.fuzz.wire.examination.confirmation import LAST_S
+from highwater.fuzz.wire.examination.suspicions import Suspicions, name_of
+from highwater.fuzz.wire.examination.triage import CRASH_DEADLINE_S, PARKED_AGAIN_S, SHRINK_S, Triage
+from highwater.fuzz.wire.findings import UNEXAMINED, api_name, read_unexamined, write_unexamined
+from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Kind
+from highwater.fuzz.wire.generate.long_arrays import LongArrays
 from highwater.fuzz.wire.generate.stream import Stream
-from highwater.fuzz.wire.oracles.leaks import LeakKind, LeakWatch
+from highwater.fuzz.wire.oracles.leaks import LeakWatch
 from highwater.fuzz.wire.oracles.malformed import must_be_refused
 from highwater.fuzz.wire.oracles.responses import DEADLINE_S, Failure, Oracle
 from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
@@ -48,8 +48,6 @@ MAX_FINDINGS: Final = 200
 SETTLE_S: Final = 0.05
 BUSY_S: Final = 0.25
 STUCK_S: Final = 0.6
-SLOW: Final = "slow"
-OF_SEQUENCES: Final = "death in sequences"
 DEAD_S: Final = 10.0
 """A broker that stalls for longer is dead."""
 STATES_EVERY_S: Final = 0.5
@@ -115,6 +113,7 @@ class Session:
         self._survived: set[Kind] = set()
         self._closed_kinds: set[Kind] = set()
         self._stream = Stream(f"{self.seed}:{done.runs}", self.served, self.bounds.sound_share)
+        self._long = LongArrays(random.Random(f"{self.seed}:{done.runs}:long"), self.served, self._stream.returned)
         self._stream.avoided, self._stream.left_alone = set(done.avoid), set(done.left_alone)
         self._stream.left_alone |= unknown_versions(self.target.address)
         for (key, version, _), frame in self.state.corpus.frames.items() if self.bounds.guided else ():
@@ -125,7 +124,6 @@ class Session:
         self._states_after = 0.0
         self._failures: deque[tuple[Failure, list[Case], str]] = deque()
         self._started = self._counted = time.monotonic()
-        self._processor = time.process_time()
         hooks = Hooks(
             self._next_case, self._on_answer, self._on_failure, self._on_slow, self.triage.is_known_hang, self._is_busy
         )
@@ -133,7 +131,10 @@ class Session:
         self._guidance = Guidance(
             self._stream, self.target, self.counters, self._engine.in_flight, is_on=self.bounds.guided
         )
-        self._confirmation = Confirmation(self.triage, self._engine_paused)
+        self._suspicions = Suspicions(
+            self.triage, self.totals, self._engine_paused, frames=lambda: self._engine.frames,
+            counted=self.bounds.counted, against=self.against,
+        )  # fmt: skip
         self._stalls = StallWatch(
             self.target.address, self.target.stall_limit_s, self.target.waited_for_processor_s, self._on_stall
         )
@@ -146,10 +147,11 @@ class Session:
 
     def run(self, watch: Watcher = lambda session: None) -> dict[str, Any]:
         """Fuzz until a bound is reached, the target stays dead, or Ctrl-C; return the object that `--json` prints."""
-        self._started, self._processor = time.monotonic(), time.process_time()
+        self._started = time.monotonic()
+        self._suspicions.begin()
         try:
             while self._left_before:
-                self._suspect_again(self._left_before.pop())
+                self._suspicions.unexamined_failure(self._left_before.pop())
             while self._within_bounds():
                 self._turn()
                 self.totals.seconds = time.monotonic() - self._started
@@ -162,23 +164,18 @@ class Session:
             self._guidance.new_units()  # the last reading
             self._engine.close()
             self._leave_rest()
-            self._confirmation.close(LAST_S if self.totals.ended == "time" else 0.0)
+            self._suspicions.close(LAST_S if self.totals.ended == "time" else 0.0)
             self.totals.seconds = time.monotonic() - self._started
-            write_unexamined(self.folder, [draft() for draft in self._confirmation.unexamined().values()])
+            write_unexamined(self.folder, [draft() for draft in self._suspicions.unexamined().values()])
             self.state.persist(self.totals, self.triage, self._stream)
         return self.summary()
 
     def _leave_rest(self) -> None:
         """Leave the failures that were not handed to the confirmation: the run ended within a turn."""
-        number = self.totals.cases
         for finding in self._left_before:
-            self._leave(finding)
+            self._suspicions.leave(finding)
         for failure, suspects, name in [*self._failures, *map(self._stall_of, self._stalled)]:
-            if suspects and not self.triage.is_reported(failure, suspects[-1]):
-                self._confirmation.leave(name, partial(self.triage.draft, failure, suspects, number, ""))
-
-    def _leave(self, finding: Finding) -> None:
-        self._confirmation.leave(_name_of(finding), lambda: finding)
+            self._suspicions.leave_failure(failure, suspects, name)
 
     def _within_bounds(self) -> bool:
         elapsed = time.monotonic() - self._started
@@ -217,18 +214,18 @@ class Session:
         self._compare()
         self._compare_states()
         while self._failures and self._findings() < self.bounds.findings:
-            self._suspect(*self._failures.popleft())
+            self._suspicions.failure(*self._failures.popleft())
         self._avoid_confirmed()
 
     def _avoid_confirmed(self) -> None:
         """Stop sending what the confirmation found to end or slow down the target."""
-        for confirmed in self._confirmation.results():
+        for confirmed in self._suspicions.results():
             for case in confirmed.cases:
                 self._stream.avoid(case.kind)
             self._stream.left_alone |= confirmed.versions
-        is_searching = any(map(self._confirmation.is_waiting, (Oracle.ALIVE, Oracle.STALL)))
+        is_searching = any(map(self._suspicions.is_waiting, (Oracle.ALIVE, Oracle.STALL)))
         if self._stream.suspended and not is_searching:
-            waiting = {kind for kind in self._stream.suspended if self._confirmation.is_waiting(f"{SLOW} {kind}")}
+            waiting = {kind for kind in self._stream.suspended if self._suspicions.is_slow_waiting(kind)}
             self._stream.suspended = waiting
 
     def _limit_rate(self, begun: int, started: float) -> None:
@@ -241,24 +238,25 @@ class Session:
         is_stalled = 0 < self._stalls.stalled_s < DEAD_S
         dead = None if self._is_busy() or is_stalled else self.target.why_dead(self._hangs_again)
         if dead is not None:
-            self._handle_death(Failure(Oracle.ALIVE, f"the target {dead}"), self._engine.suspects())
+            suspects = self._engine.suspects(is_silent=SILENT in dead)
+            self._handle_death(Failure(Oracle.ALIVE, f"the target {dead}"), suspects)
             return
         self._survived |= self._closed_kinds
         self._closed_kinds.clear()
         excess_memory = self.target.excess_memory()
         if excess_memory is not None:
-            self._suspect(Failure(Oracle.MEMORY, excess_memory), self._engine.recent())
+            self._suspicions.failure(Failure(Oracle.MEMORY, excess_memory), self._engine.recent())
             if self.target.holds_excess_memory:
                 self._restart()
         self._leaks.sample(self.target.memory(), time.monotonic())
-        if not self._confirmation.is_waiting(Oracle.LEAK):
-            self._search_leaks()
+        self._suspicions.search_leaks(self._leaks)
+        self._suspicions.search_long(self._long)
         if time.monotonic() - self._counted > SOCKETS_EVERY_S:
             self._counted = time.monotonic()
             self._engine.drain(SETTLE_S)
             leaked_sockets = self.target.leaked_sockets(self._engine.connection_count)
             if leaked_sockets is not None:
-                self._suspect(Failure(Oracle.DESCRIPTORS, leaked_sockets), self._engine.recent())
+                self._suspicions.failure(Failure(Oracle.DESCRIPTORS, leaked_sockets), self._engine.recent())
                 self._restart()
 
     def _hangs_again(self) -> bool:
@@ -284,7 +282,7 @@ class Session:
         stack = self.target.logged_exception()
         if stack is not None:
             failure = Failure(Oracle.STACK, f"a handler raised an exception at {stack}")
-            self._suspect(failure, self._engine.suspects()[::-1])
+            self._suspicions.failure(failure, self._engine.suspects()[::-1])
 
     def _compare_states(self) -> None:
         """Send cases that were refused once more, and compare the state before and after."""
@@ -302,7 +300,7 @@ class Session:
             changed = changed and self._states.compare(self.target.address, cases, replay.are_refused)
         self._states_after = time.monotonic() + max(STATES_EVERY_S, STATES_SHARE * (time.monotonic() - started))
         if changed:
-            self._suspect(
+            self._suspicions.failure(
                 Failure(Oracle.STATE, f"changed by a request that is refused or only reads: {changed}"), cases
             )
 
@@ -310,8 +308,8 @@ class Session:
         while self._stalled:
             failure, suspects, name = self._stall_of(self._stalled.popleft())
             self._suspend(suspects)
-            self._suspect_sequences()
-            self._suspect(failure, suspects, name)
+            self._suspicions.death_in(self._sequences)
+            self._suspicions.failure(failure, suspects, name)
             if self._stalls.stalled_s and self.target.restarts_at_once:
                 self._restart()
 
@@ -330,13 +328,13 @@ class Session:
             self.totals.sequence_s += taken_s
             self._note_sequences(results)
         if self._is_stalled_by_sequence:
-            self._suspect_stalling_sequences()
+            self._suspicions.stall_in(self._sequences)
 
     def _note_sequences(self, results: list[tuple[str, SequenceResult]]) -> None:
         for name, result in results:
             self.totals.sequences += result.finished or result.violation is not None
             if result.violation is not None:
-                self._suspect_sequence(name, result)
+                self._suspicions.sequence(name, result)
 
     def _handle_slow(self) -> None:
         """Have slow cases sent alone. A target that restarts quickly is restarted instead of waiting for them."""
@@ -346,7 +344,7 @@ class Session:
         for case in [*slow, *stuck] if can_restart else slow:
             if case.mutation != NO_MUTATION and not self.totals.ended:
                 self._stream.suspended.add(case.kind)
-                self._suspect_slow(case)
+                self._suspicions.slow(case, self.bounds.deadline_s)
         if stuck and can_restart:
             self._restart()
 
@@ -362,7 +360,7 @@ class Session:
             with suppress(OSError):
                 failure = disagreement(case, self.target.address, self.against)
                 if failure is not None:
-                    self._suspect_disagreement(failure, case)
+                    self._suspicions.disagreement(failure, case)
         self._engine.add_pause(time.monotonic() - started)
 
     def _handle_death(self, failure: Failure, suspects: list[Case]) -> None:
@@ -370,8 +368,8 @@ class Session:
         self._engine.close()
         self._suspend(suspects)
         self._closed_kinds.clear()
-        ran = self._suspect_sequences()
-        self._suspect(failure, suspects[::-1], ran=ran)
+        ran = self._suspicions.death_in(self._sequences)
+        self._suspicions.failure(failure, suspects[::-1], ran=ran)
         self._has_hung = self._has_hung or SILENT in failure.message
         if self._left_s() < self.target.start_s:
             self.totals.ended = "time"
@@ -386,102 +384,14 @@ class Session:
 
     def _await_cause(self) -> None:
         """Send nothing until the cause of a crash is known: each start with empty data costs seconds."""
-        while self._confirmation.is_waiting(Oracle.ALIVE) and self._within_bounds():
+        while self._suspicions.is_waiting(Oracle.ALIVE) and self._within_bounds():
             time.sleep(SETTLE_S)
 
     def _suspend(self, suspects: list[Case]) -> None:
         """Do not send the kinds of these cases, except those that once had a response, until the cause is known."""
         self._stream.suspended |= {case.kind for case in suspects if case.mutation != NO_MUTATION} - self._survived
 
-    # -- confirmation ----------------------------------------------------------------------------
-
-    def _suspect(
-        self, failure: Failure, suspects: list[Case], name: str = "", ran: Sequence[str] = (), log: str = ""
-    ) -> None:
-        """Hand a failure to the confirmation; `suspects` are in the order in which they were sent.
-
-        `ran` are the sequences that ended last, `log` is what the target logged, if that is not what it logs now.
-        """
-        number, log = self.totals.cases, log or (self.target.log_text() if failure.oracle in FATAL else "")
-        draft = partial(self.triage.draft, failure, suspects, number, log, ran) if suspects else None
-        self._submit(name or failure.oracle, lambda triage: triage.confirm(failure, suspects, number, log, ran), draft)
-
-    def _suspect_again(self, finding: Finding) -> None:
-        """Hand a failure to the confirmation that an earlier run has seen and not examined."""
-        failure, number, name = Failure(finding.oracle, finding.message), self.totals.cases, _name_of(finding)
-        if finding.oracle is Oracle.AGREEMENT and not self.against:
-            self._leave(finding)  # there is no other target to ask
-        elif finding.sequence:
-            sequence = finding.sequence
-            self._submit(name, lambda triage: SequenceTriage(triage).confirm_again(sequence, number), lambda: finding)
-        else:
-            *before, last = finding.cases()
-            last = replace(last, mutation=finding.mutation, field=finding.field)
-            if finding.oracle is Oracle.AGREEMENT:
-                self._suspect_disagreement(failure, last)
-            else:
-                self._suspect(failure, [*before, last], name, finding.ran, finding.log)
-
-    def _search_leaks(self) -> None:
-        """Have the next kinds of requests sent alone or in a group, if it is time for that."""
-        number, now = self.totals.cases, time.monotonic()
-        is_free = self.target.has_twin and self._confirmation.is_idle  # failures that were seen come first
-        if is_free and (reads := self._leaks.next_reads(now)):
-            self._submit(Oracle.LEAK, partial(self._search_leaking_read, reads, number))
-        elif kinds := self._leaks.next_group(now):
-            self._submit(Oracle.LEAK, partial(self._search_leak, kinds, number))
-
-    def _search_leaking_read(self, reads: dict[LeakKind, list[Case]], number: int, triage: Triage) -> Finding | None:
-        started = time.monotonic()
-        finding = triage.search_leaking_read(chain.from_iterable(reads.values()), number)
-        self._leaks.sent_alone(reads, started, time.monotonic())
-        return finding
-
-    def _search_leak(self, kinds: dict[LeakKind, list[Case]], number: int, triage: Triage) -> Finding | None:
-        finding = triage.search_leak(list(kinds.values()), number)
-        self._leaks.sent(kinds)
-        return finding
-
-    def _suspect_slow(self, case: Case) -> None:
-        number, deadline_s = self.totals.cases, self.bounds.deadline_s
-        self._submit(f"{SLOW} {case.kind}", lambda triage: triage.examine_slow(case, deadline_s, number))
-
-    def _suspect_sequence(self, name: str, result: SequenceResult) -> None:
-        number = self.totals.cases
-        assert result.violation is not None
-        draft = partial(SequenceTriage(self.triage).draft, name, result.violation, number)
-        self._submit(name, lambda triage: SequenceTriage(triage).confirm_sequence(name, result, number), draft)
-
-    def _suspect_sequences(self) -> list[str]:
-        """Have those that ran last replayed, and return their names: the target has died or hangs."""
-        number, names = self.totals.cases, self._sequences.take_last()
-        if names:
-            self._submit(OF_SEQUENCES, lambda triage: SequenceTriage(triage).confirm_death(names, number))
-        return names
-
-    def _suspect_stalling_sequences(self) -> None:
-        number, names = self.totals.cases, self._sequences.take_last()
-        if names:
-            name = f"{Oracle.STALL} {OF_SEQUENCES}"
-            self._submit(name, lambda triage: SequenceTriage(triage).confirm_stall(names, number))
-
-    def _suspect_disagreement(self, failure: Failure, case: Case) -> None:
-        number, other = self.totals.cases, self.against
-        draft = partial(self.triage.draft, failure, [case], number, "")
-        self._submit(failure.message, lambda triage: triage.confirm_disagreement(failure, case, other, number), draft)
-
-    def _submit(self, name: str, job: Callable[[Triage], Finding | None], draft: Draft | None = None) -> None:
-        """Record wall-clock time, processor time and frames until the failure whose finding is the first."""
-        hit_s, hit_frames = time.monotonic() - self._started, self._engine.frames
-        processor_s = time.process_time() - self._processor
-
-        def confirm(triage: Triage) -> None:
-            finding = job(triage)
-            if finding is not None and self.bounds.counted in ("", finding.oracle) and not self.totals.hit_s:
-                self.totals.hit_s, self.totals.hit_frames = hit_s, hit_frames
-                self.totals.hit_processor_s = processor_s
-
-        self._confirmation.submit(name, confirm, draft)
+    # -- pauses ----------------------------------------------------------------------------------
 
     @contextmanager
     def _engine_paused(self, *, is_watched: bool = False) -> Iterator[None]:
@@ -512,16 +422,15 @@ class Session:
     def _on_answer(self, case: Case, outcome: tuple[int, ...] | str, answer: bytes) -> None:
         outcome_text = outcome if isinstance(outcome, str) else " ".join(map(str, outcome)) or "0"
         (self._closed_kinds if isinstance(outcome, str) else self._survived).add(case.kind)
-        if case.mutation in VALID:
+        if case.mutation == NO_MUTATION:
             self.totals.sound += 1
         else:
             self.totals.malformed += len(case.frames) == 1 and must_be_refused(case.frames[0]) is not None
         if self.state.coverage.note((case.key, case.version, case.field, case.mutation, outcome_text)):
             self.state.corpus.note(case, outcome_text)
-        if not case.is_long:
-            self._leaks.note(case, outcome)
-            self._states.note(case, outcome)
-            self._guidance.note(case, outcome_text, answer)
+        self._leaks.note(case, outcome)
+        self._states.note(case, outcome)
+        self._guidance.note(case, outcome_text, answer)
 
     def _on_failure(self, failure: Failure, case: Case, history: list[Case]) -> None:
         if self.triage.is_reported(failure, case):
@@ -530,7 +439,7 @@ class Session:
             return  # a known hang: the response is missing, not out of order
         until = next((n for n, sent in enumerate(history) if sent is case), len(history) - 1)
         suspects = history[: until + 1] or [case]
-        self._failures.append((failure, suspects, _name(failure, api_name(case.key), case.version)))
+        self._failures.append((failure, suspects, name_of(failure, api_name(case.key), case.version)))
 
     def _on_stall(self, waited_s: float) -> None:
         """Keep the requests in flight as suspects; called by the thread of the watch."""
@@ -551,7 +460,7 @@ class Session:
             **self.state.summary(self.totals, self.triage, self._stream, self._engine.frames),
             "responses": self._guidance.responses, "skipped": skipped_sequences(),
             "guidance": self._guidance.report(), "oracles": self._oracles(),
-            "unexamined": list(self._confirmation.unexamined()), "unexamined_folder": str(self.folder / UNEXAMINED),
+            "unexamined": list(self._suspicions.unexamined()), "unexamined_folder": str(self.folder / UNEXAMINED),
         }  # fmt: skip
 
     def _oracles(self) -> dict[str, str]:
@@ -559,21 +468,6 @@ class Session:
         return {
             Oracle.REFUSE: f"{self.totals.malformed:,} malformed requests were sent and judged",
             Oracle.LEAK: self._leaks.report(),
-            Oracle.STALL: self._stalls.report(),
+            Oracle.STALL: f"{self._stalls.report()}; {self._long.report()}",
             Oracle.STATE: self._states.report(),
         }
-
-
-def _name_of(finding: Finding) -> str:
-    """Return what a failure of an earlier run has in common with its repetitions."""
-    failure = Failure(finding.oracle, finding.message)
-    if finding.sequence:
-        return finding.sequence
-    if finding.oracle in FATAL | WATCHED:
-        return finding.oracle
-    return _name(failure, finding.api, finding.version)
-
-
-def _name(failure: Failure, api: str, version: int) -> str:
-    api_and_version, message = f"{api} v{version}: ", failure.message
-    return f"{failure.oracle}: {message if message.startswith(api_and_version) else api_and_version + message}"

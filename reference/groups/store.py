@@ -228,7 +228,10 @@ class GroupStore:
         return error
 
     async def delete_group(self, group: Group) -> ErrorCode:
-        """Write tombstones for an empty group and its offsets; keep the group if a member joins meanwhile."""
+        """Write tombstones for an empty group and its offsets; keep the group if it is used meanwhile.
+
+        A member may join, and an offset may be committed, while the tombstones are not committed yet.
+        """
         keys = list(group.offsets)
         tombstones: list[tuple[bytes, bytes | None]] = [(_offset_key(group.group_id, key), None) for key in keys]
         tombstones.append((pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION), None))
@@ -237,7 +240,8 @@ class GroupStore:
             return error
         for key in keys:
             group.offsets.pop(key, None)
-        if group.state is GroupState.EMPTY and self.groups.get(group.group_id) is group:
+        is_used = group.state is not GroupState.EMPTY or group.offsets or group.pending_offsets
+        if not is_used and self.groups.get(group.group_id) is group:
             group.move_to(GroupState.DEAD)
             del self.groups[group.group_id]
             self.trace.step(group, "DeleteGroup")

@@ -79,13 +79,17 @@ class Coordinator(Simulated):
         )  # fmt: skip
         return ErrorCode(self.ask(body, 4, self.at).error_code)
 
-    def commit(self, member_id: str, generation: int, offset: int = 5) -> ErrorCode:
+    def begin_commit(self, member_id: str, generation: int, offset: int = 5) -> int:
         part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         body = OffsetCommitRequest(
             group_id=GROUP, generation_id_or_member_epoch=generation, member_id=member_id,
             topics=(OffsetCommitRequestTopic(name=TOPIC, partitions=(part,)),),
         )  # fmt: skip
-        return ErrorCode(self.ask(body, 8, self.at).topics[0].partitions[0].error_code)
+        return self.send(body, 8, self.at)
+
+    def commit(self, member_id: str, generation: int, offset: int = 5) -> ErrorCode:
+        answer = self.answer(self.begin_commit(member_id, generation, offset))
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     def leave_group(self, *members: MemberIdentity) -> list[ErrorCode]:
         answer = self.ask(LeaveGroupRequest(group_id=GROUP, members=members), 5, self.at)
@@ -313,6 +317,18 @@ def test_only_an_empty_group_is_deleted_and_stays_deleted() -> None:
     world.restart()
     assert world.committed() == {}
     assert delete() is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_an_offset_that_is_committed_while_its_group_is_deleted_remains() -> None:
+    """Its record comes before the tombstone of the group; the expiry task deletes groups without offsets, too."""
+    world = Coordinator(brokers=3)
+    joined = world.one()
+    world.leave_group(MemberIdentity(member_id=joined.member_id))
+    committing = world.begin_commit("", -1, 5)
+    deleting = world.send(DeleteGroupsRequest(groups_names=(GROUP,)), 2, world.at)
+    assert world.answer(committing).topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert world.answer(deleting).results[0].error_code == ErrorCode.NONE
+    assert world.committed() == {TOPIC: [5]}
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,8 @@ class MarkerWriter:
 
     def _begin(self, marker: WritableTxnMarker, topic: WritableTxnMarkerTopic) -> list[tuple[int, Pending[ErrorCode]]]:
         return [
-            (number, start_procedure(self._write_one, marker, topic.name, number)) for number in topic.partition_indexes
+            (number, start_procedure(self._write_one, marker, topic.name, number))
+            for number in dict.fromkeys(topic.partition_indexes)  # one that is named twice has one result in Kafka, too
         ]
 
     async def _write_one(self, marker: WritableTxnMarker, topic: str, number: int) -> ErrorCode:

@@ -68,7 +68,9 @@ def _decode(where: str, sink: IO[bytes]) -> None:
         for what in (*capture.problems, *filter(None, [cut_of(source)])):
             recording.unrecorded(f"packet {capture.number}: {what}")
         if not captured.brokers:
-            recording.unrecorded("no connection in the capture could be decoded as Kafka's")
+            recording.unrecorded(
+                "no connection in the capture could be decoded as Kafka's: is it TLS, or cut (tcpdump -s 0)?"
+            )
     recording.finish()
 
 

@@ -30,7 +30,7 @@ def charts(watched: Watched) -> list[dict[str, Any]]:
     rate = 1 / series.width_s
     latency = [
         Line(name, style, [slot.sends.quantile(share) for slot in series.slots])
-        for name, style, share in (("largest", "c3", 1.0), ("99 %", "c2", 0.99), ("half", "c1", 0.5))
+        for name, style, share in (("largest", "c3", 1.0), ("99 %", "c2", 0.99), ("median", "c1", 0.5))
     ]
     writes = [
         Line("records acknowledged", "c1", [slot.sends.count * rate for slot in series.slots]),

@@ -339,10 +339,14 @@ async def unclean_election(session: Session) -> None:
         await session.values(topic, b"only one")
     await session.fault("kill", 1, for_ms=7_000)
     await session.until(partial(session.leader_at, may, 3), 2, f"the leader of {may}")
+    session.equal(
+        await session.isr(may, 3), {2}, "the ISR after an unclean election, whose leader may have lost records"
+    )
     for topic in (not_, later):
         session.expect(await session.leader_at(topic, 3) != 2, f"broker 2 leads {topic}, which forbids it")
     await set_topic(session, later, unclean_leader_election_enable="true")
     await session.until(partial(session.leader_at, later, 3), 2, f"the leader of {later}", 2_000)
+    session.equal(await session.isr(later, 3), {2}, "the ISR after an unclean election that is allowed later")
     for topic in (may, not_, later):
         await became_complete(session, topic)
     found = [r.value for r in await session.read(not_)]

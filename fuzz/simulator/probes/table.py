@@ -60,6 +60,7 @@ from highwater.fuzz.simulator.probes.rules import (  # noqa: F401
     commits,
     controllers,
     first_batches,
+    forgotten,
     memberships,
     policies,
     replicas,

@@ -26,6 +26,8 @@ from highwater.reference.wire.registry import APIS
 SHRINK_S: Final = 4.0
 DEADLINE_AGAIN_S: Final = 1.5
 """Deadline of a replay; the target has already been silent for longer than this."""
+LONG_DEADLINE_S: Final = 20.0
+"""Deadline of a request with thousands of elements: it may take long, as long as others are served meanwhile."""
 SUSPECTS_MAX: Final = LIKELY_SUSPECTS
 LATE_MAX: Final = LIKELY_SUSPECTS + ANSWERED_SUSPECTS
 LATE_PART: Final = 25
@@ -332,6 +334,19 @@ class Triage:
             self.target.restart()  # it may still be busy with the request
             self.ensure_alive()
         return finding
+
+    def search_long(self, cases: list[Case], number: int) -> Finding | None:
+        """Send long requests; write a finding for the first that stalls other clients, or fails in another way."""
+        self.ensure_alive()
+        if Replay(self.target, LONG_DEADLINE_S, PARKED_AGAIN_S).run(cases, Oracle.STALL) is None:
+            return None
+        for case in cases:
+            self.ensure_alive()
+            failure = Replay(self.target, LONG_DEADLINE_S, PARKED_AGAIN_S).run([case], Oracle.STALL)
+            finding = self.confirm(failure, [case], number) if failure is not None else None
+            if finding is not None:
+                return finding
+        return None
 
     def search_leak(self, kinds: list[list[Case]], number: int) -> Finding | None:
         """Send cases of several kinds together; if the memory grows, write a finding for the kind that is the cause."""

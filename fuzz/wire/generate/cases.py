@@ -9,9 +9,6 @@ NO_MUTATION: Final = "none"
 """The mutation of a valid request."""
 MANY: Final = "many"
 """The mutation of a valid request in which one array is long."""
-VALID: Final = frozenset({NO_MUTATION, MANY})
-"""Mutations whose requests a broker must be able to carry out."""
-LONG_BYTES: Final = 64 * 1024
 Kind = tuple[int, str, str]
 """Key, mutation and field of a case."""
 
@@ -49,11 +46,6 @@ class Case:
     def is_transport_mutation(self) -> bool:
         """True if the way in which the bytes arrive is mutated, not the bytes."""
         return bool(self.cuts) or self.ends is not Ends.OPEN
-
-    @property
-    def is_long(self) -> bool:
-        """True if sending the case again and again, or mutating it, would take most of a run."""
-        return sum(map(len, self.frames)) > LONG_BYTES
 
     def segments(self) -> list[bytes]:
         data = b"".join(self.frames)

@@ -27,6 +27,7 @@ NAMES = {
     **dict.fromkeys(("topic", "name", "topic_name", "subscribed_topic_names"), TOPICS),
     **dict.fromkeys(("group_id", "group_ids", "key", "groups", "groups_names", "coordinator_keys"), GROUPS),
     "member_id": MEMBERS,
+    "resource_name": (*TOPICS, "0", "1", ""),
     "server_assignor": ("uniform", "range"),
 }
 SMALL = {
@@ -56,9 +57,11 @@ MEANINGS: Final = {
     "session_epoch": (0, 0, 1, 1, 2, -1),
     "session_id": (0, 0, 1),
     "timestamp": (-1, -2, -3, -4, -5, 0, 1_700_000_000_000),
+    "resource_type": (2, 2, 4, 4, 3, 5, 8, 16, 32, 0, 127),
 }
 """Values with a meaning of their own. Of members and sessions: 0 joins or opens, -1 and -2 leave or close. Timestamps
 of ListOffsets: the latest, the earliest, the largest timestamp (KIP-734), local (KIP-405) and tiered data (KIP-1005).
+Types of resources: topics and brokers or the cluster, then the others.
 """
 CONSUMER, SHARE, STREAMS = "fuzz-consumers", "fuzz-share", "fuzz-streams"
 NEWER_GROUPS: Final = {

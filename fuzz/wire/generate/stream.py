@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from highwater.fuzz.wire.generate.cases import NO_MUTATION, Case, Ends, Kind, renumbered, with_size
-from highwater.fuzz.wire.generate.long_arrays import LongArrays
 from highwater.fuzz.wire.generate.mutators import MUTATORS, records
 from highwater.fuzz.wire.generate.pool import Pool, ValidRequest, sound_frame
 from highwater.fuzz.wire.generate.requests import CLIENT_ID
@@ -31,10 +30,6 @@ NOVEL_SHARE: Final = 0.3
 NEW_SHARE: Final = 0.3
 """Of the valid requests; the others are those of the pool, which cost a tenth."""
 REWARDED_BYTES: Final = 4_096
-LONG_EVERY, LONG_AGAIN_EVERY = 200, 800
-"""Cases to each with a long array, which takes a broker some hundred times as long, until each array was sent once, and
-later.
-"""
 FIRST_NUMBER: Final = 2**31 - 256
 """Correlation id before the first one: after some hundred frames they are negative, as after years of a connection."""
 ANY_API: Final = -2
@@ -63,8 +58,7 @@ class Stream:
         self._served, self._sound_share = served, sound_share
         self.returned = ResponseValues()
         self._pool = Pool(self.rng, self.returned)
-        self._number, self._drawn = FIRST_NUMBER, 0
-        self._long = LongArrays(random.Random(f"{seed}:long"), served)
+        self._number = FIRST_NUMBER
 
     def next(self) -> Case:
         for _ in range(ATTEMPTS):
@@ -109,12 +103,6 @@ class Stream:
         )
 
     def _draw(self) -> Case:
-        self._drawn += 1
-        every = LONG_AGAIN_EVERY if self._long.are_all_sent else LONG_EVERY
-        long = self._long.draw() if self._drawn % every == 0 else None
-        return long or self._draw_short()
-
-    def _draw_short(self) -> Case:
         rng = self.rng
         api, first, last = self._served[int(rng.random() * len(self._served))]
         version = first + int(rng.random() * (last - first + 1))

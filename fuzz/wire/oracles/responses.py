@@ -13,7 +13,7 @@ from highwater.fuzz.wire.oracles.sizes import excess
 from highwater.reference.wire.codec import decode_prefix
 from highwater.reference.wire.errors import DecodeError, ErrorCode, InvalidStringError
 from highwater.reference.wire.framing import RequestHeader, decode_request_header, decode_response
-from highwater.reference.wire.registry import APIS, api_of_key
+from highwater.reference.wire.registry import APIS, Api, api_of_key
 from highwater.reference.wire.schema import ArrayOf, Field, Layout, StructOf, derived, message_layout
 
 PRODUCE, FETCH, JOIN_GROUP, SYNC_GROUP, API_VERSIONS = 0, 1, 11, 14, 18
@@ -199,6 +199,11 @@ def key_and_version(frame: bytes) -> tuple[int, int]:
 
 def code_name(code: int) -> str:
     return f"{code} {ErrorCode(code).name}" if code in KNOWN_CODES else f"{code}, which is no error code"
+
+
+def error_codes(api: Api, version: int, response: Any) -> set[int]:
+    """Return all error codes in a response of that version."""
+    return set(_codes(message_layout(api.response, version))(response))
 
 
 @derived

@@ -1,10 +1,10 @@
 """Measure which wrong brokers the wire fuzzer finds: `python -m highwater.soak.fuzz_power [NAME...] [--seconds N]`.
 
-The brokers of `defects.toml`, and of `typical.toml` and `many.toml` beside it (`--file`), were written by authors who had
-read only the reference broker. Each is a copy of the package with one change; `highwater fuzz reference` runs on it with its default
-settings. The control comes first: what it reports about the correct broker counts for no other. Prints for each broker
-what was reported, and the score. The runs are kept in results/fuzz-power. Exit code 1 if any is missed, or the control
-is not clean.
+The brokers of `defects.toml`, and of `typical.toml` and `many.toml` beside it (`--file`), were written by authors who
+had read only the reference broker. Each is a copy of the package with one change; `highwater fuzz reference` runs on it
+with its default settings. The control comes first: what it reports about the correct broker counts for no other. Prints
+for each broker what was reported, and the score. The runs are kept in results/fuzz-power. Exit code 1 if any is missed,
+or the control is not clean.
 """
 
 import os

@@ -133,6 +133,11 @@ class Session:
         self._found.clear()
         return self._prober.surroundings.barrier.wait(self._prober)
 
+    @property
+    def default_partitions(self) -> int:
+        """Return num.partitions of every broker."""
+        return int(self.cluster.settings.broker_settings["num_partitions"])
+
     # -- an outage of one broker --------------------------------------------------------------------------------
 
     @property

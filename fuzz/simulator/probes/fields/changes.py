@@ -41,7 +41,7 @@ async def creations_by_metadata(session: Session) -> None:
         chosen = names[: 1 + step % 2]
         await _request(session, at, [*chosen, wrong], E.LEADER_NOT_AVAILABLE, create=True)
         for name in chosen:
-            await session.healthy(name)
+            await session.healthy(name, session.default_partitions)
             replicas = {len(part.replica_nodes) for part in (await session.metadata(name)).partitions}
             session.equal(replicas, {len(session.brokers)}, f"the number of replicas of {name}")
             await session.values(name, b"v")

@@ -113,11 +113,11 @@ async def leaving_by_any_identity(session: Session) -> None:
 @fields("ADM-1", "ADM-13", "ADM-16", "ADM-43", "FLD-1", "MD-17")
 async def topics_as_they_are_created(session: Session) -> None:
     """CreateTopics returns ids, counts and settings as they are; replicas are in all racks, leaders on all brokers."""
-    name = session.name
+    name, default = session.name, session.default_partitions
     asked: dict[str, tuple[dict[str, Any], int, int]] = {
         f"{name}-counts": ({"num_partitions": 6, "replication_factor": 2}, 6, 2),
         f"{name}-alone": ({"num_partitions": 6, "replication_factor": 1}, 6, 1),
-        f"{name}-default": ({"num_partitions": -1, "replication_factor": -1}, 1, 3),
+        f"{name}-default": ({"num_partitions": -1, "replication_factor": -1}, default, 3),
         f"{name}-given": ({"num_partitions": -1, "replication_factor": -1, "assignments": [
             {"partition_index": number, "broker_ids": ids} for number, ids in enumerate(([3, 1], [1, 2]))
         ]}, 2, 2),

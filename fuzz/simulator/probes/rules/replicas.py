@@ -167,3 +167,21 @@ async def leader_epochs_of_every_replica(session: Session) -> None:
             what = f"ListOffsets and OffsetForLeaderEpoch at broker {broker_id} with leader epoch {epoch} of {current}"
             for found in (listed.topics[0].partitions[0].error_code, ended.error_code):
                 session.error(found, of_leader, what)
+
+
+@fields("FET-15", "FET-33", "FET-41", "FET-11")
+async def readers_below_the_log_start(session: Session) -> None:
+    """The leader refuses an offset below its log start itself, and sends no reader to a replica for it (KIP-392)."""
+    topic = await session.create_topic("below", assigned=ON_ONE)
+    await session.values(topic, b"gone", b"stays")
+    await session.sleep(600)
+
+    async def from_rack_b(offset: int) -> tuple[int, int]:
+        answer = await session.ask(1, fetch_request(topic, {0: offset}, rack_id="b"))
+        part = answer.responses[0].partitions[0]
+        return int(part.error_code), int(part.preferred_read_replica)
+
+    session.equal(await from_rack_b(0), (E.NONE, LEADER_OF_RACK_B), "error and preferred replica for rack b")
+    session.equal(await delete_records(session, topic, 1), (E.NONE, 1), "DeleteRecords")
+    session.equal(await from_rack_b(0), (E.OFFSET_OUT_OF_RANGE, -1), "error and preferred replica below the log start")
+    await session.until(partial(from_rack_b, 1), (E.NONE, LEADER_OF_RACK_B), "error and preferred replica at the start")
