@@ -422,6 +422,8 @@ class Injector:
         A controlled shutdown or the end of its session takes it out of the ISR, also if the others have died and their
         sessions go on. Only eligible leader replicas (KIP-966) remember then who has all records.
         """
+        if not self._world.is_up(STORE):
+            return not self._lost_tail
         states = [self._cluster.stored(key[1], key[0]) for key in self._invariants.partitions]
         others = [{*state.isr, *state.elr} - {broker_id} for state in states if state and broker_id in state.isr]
         return not any(mine and mine <= self._lost_tail for mine in others)

@@ -110,6 +110,16 @@ def test_the_session_of_the_last_sound_replica_does_not_end_while_the_other_one_
     assert any("beyond the fault budget" in line for line in result.faults), result.faults
 
 
+@pytest.mark.parametrize("kind", ["bounce", "expire"])
+def test_a_broker_may_leave_while_the_store_is_down(kind: str) -> None:
+    """What the ISRs are is not known then; that matters only if a broker has lost its tail."""
+    leaves = Fault(at_ms=1_000, for_ms=200 * (kind == "bounce"), kind=kind, nodes=("followers(t,0)",))
+    faults = (kill(600, 1_500, "store", "nothing"), leaves)
+    result = run_seed(1, Settings(), schedule=Schedule(seed=1, duration_ms=3_000, faults=faults))
+    assert str(result.violation) == "None"
+    assert not any("beyond the fault budget" in line for line in result.faults), result.faults
+
+
 @pytest.mark.parametrize(("seed", "node", "at_ms"), [(4, "1", 448), (12, "1", 744)])
 def test_a_broker_that_lost_its_session_deletes_replicas_reassigned_meanwhile(seed: int, node: str, at_ms: int) -> None:
     """In the second run the broker registers just before it is removed from the assignment in the store."""

@@ -22,8 +22,8 @@ from highwater.fuzz.wire.sequences.run import SequenceResult
 
 OF_SEQUENCES: Final = "death in sequences"
 LONG: Final = "long requests"
-LONG_AT_ONCE, LONG_SHARE = 6, 2
-"""Requests with a long array that are sent together, for at most 1/LONG_SHARE of the time."""
+LONG_AT_ONCE, LONG_SHARE = 12, 4
+"""Requests with a long array that are sent together; for at most 1/LONG_SHARE of the time, once all were sent."""
 
 
 class Suspicions:
@@ -136,8 +136,9 @@ class Suspicions:
             return triage.search_long(cases, number)
         finally:
             now = time.monotonic()
-            self._next_long = now + (LONG_SHARE - 1) * (now - started)
             long.sent(len(cases))
+            pause_s = (LONG_SHARE - 1) * (now - started)
+            self._next_long = now + (pause_s if long.are_all_sent else pause_s / 6)
 
     # -- the confirmation --------------------------------------------------------------------------
 

@@ -101,6 +101,11 @@ class LongArrays:
         """Count requests that were sent."""
         self._sent += cases
 
+    @property
+    def are_all_sent(self) -> bool:
+        """True once every array was sent in each form."""
+        return self._sent >= len(self._turns)
+
     def report(self) -> str:
         """Return how many of the requests were sent."""
         return f"{min(self._sent, len(self))} of {len(self)} requests with a long array were sent alone"
