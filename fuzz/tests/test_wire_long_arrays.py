@@ -10,7 +10,8 @@ import pytest
 
 from highwater.fuzz.tests.test_wire import fake_broker, honest
 from highwater.fuzz.wire.examination import triage as triage_module
-from highwater.fuzz.wire.examination.triage import Triage
+from highwater.fuzz.wire.examination.triage import RunEndedError, Triage
+from highwater.fuzz.wire.findings import read_unexamined
 from highwater.fuzz.wire.generate.cases import MANY, Case
 from highwater.fuzz.wire.generate.long_arrays import ELEMENTS, FRAME_MAX, LASTING, LongArrays, arrays
 from highwater.fuzz.wire.generate.requests import HARMFUL
@@ -160,3 +161,16 @@ def test_a_run_says_how_many_it_has_sent(tmp_path: Path) -> None:
                 session.totals.ended = "it was sent"
 
         assert session.run(watch)["ended"] == "it was sent"
+
+
+def test_a_failure_that_the_run_has_no_time_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def over(self: Triage, cases: list[Case], number: int) -> None:
+        raise RunEndedError
+
+    monkeypatch.setattr(Triage, "send_long", lambda self, cases: stall_of(3.0))
+    monkeypatch.setattr(Triage, "search_long", over)
+    with fake_broker(honest) as address:
+        session = Session(FuzzTarget(address), tmp_path, SEED, Bounds(RUN_LIMIT_S, cases=200, deadline_s=0.5))
+        assert session.run()["unexamined"] == ["stall by long requests"]
+    (kept,) = read_unexamined(tmp_path)
+    assert (kept.oracle, kept.mutation) == (Oracle.STALL, MANY)

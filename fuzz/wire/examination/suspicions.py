@@ -1,6 +1,7 @@
 """What a session has noticed: handed to the confirmation by name, and kept if the run ends before it is examined."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -40,6 +41,7 @@ class Suspicions:
         self._triage, self._target, self._totals = triage, triage.target, totals
         self._frames, self._counted, self._against = frames, counted, against
         self._confirmation, self._next_long = Confirmation(triage, pause), 0.0
+        self._failed_long: deque[tuple[Failure, list[Case]]] = deque()
         self.begin()
 
     def begin(self) -> None:
@@ -123,22 +125,31 @@ class Suspicions:
     # -- long requests -----------------------------------------------------------------------------
 
     def search_long(self, long: LongArrays) -> None:
-        """Have the next requests with a long array sent, each alone, if it is time for that."""
+        """Have the next requests with a long array sent, if it is time for that; each alone, if one of them failed."""
+        self._examine_long()
         if self.is_waiting(LONG) or time.monotonic() < self._next_long:
             return
-        number, cases = self._totals.cases, [case for _ in range(LONG_AT_ONCE) if (case := long.draw()) is not None]
+        cases = [case for _ in range(LONG_AT_ONCE) if (case := long.draw()) is not None]
         if cases:
-            self._submit(LONG, lambda triage: self._search_long(triage, long, cases, number))
+            self._confirmation.submit(LONG, lambda triage: self._send_long(triage, long, cases))
 
-    def _search_long(self, triage: Triage, long: LongArrays, cases: list[Case], number: int) -> Finding | None:
+    def _send_long(self, triage: Triage, long: LongArrays, cases: list[Case]) -> None:
         started = time.monotonic()
-        try:
-            return triage.search_long(cases, number)
-        finally:
-            now = time.monotonic()
-            long.sent(len(cases))
-            pause_s = (LONG_SHARE - 1) * (now - started)
-            self._next_long = now + (pause_s if long.are_all_sent else pause_s / 6)
+        failure = triage.send_long(cases)
+        if failure is not None:
+            self._failed_long.append((failure, cases))
+        now = time.monotonic()
+        long.sent(len(cases))
+        pause_s = (LONG_SHARE - 1) * (now - started)
+        self._next_long = now + (pause_s if long.are_all_sent else pause_s / 6)
+
+    def _examine_long(self) -> None:
+        number = self._totals.cases
+        while self._failed_long:
+            failure, cases = self._failed_long.popleft()
+            draft = partial(self._triage.draft, failure, cases, number, "")
+            job = partial(Triage.search_long, cases=cases, number=number)
+            self._submit(f"{failure.oracle} by {LONG}", job, draft)
 
     # -- the confirmation --------------------------------------------------------------------------
 
@@ -165,7 +176,11 @@ class Suspicions:
 
     def close(self, seconds: float) -> None:
         """Examine what waits within that time, and keep the rest."""
+        self._examine_long()
         self._confirmation.close(seconds)
+        while self._failed_long:
+            failure, cases = self._failed_long.popleft()
+            self.leave_failure(failure, cases, f"{failure.oracle} by {LONG}")
 
     def unexamined(self) -> dict[str, Draft]:
         """Return by name the failures of which none was examined."""

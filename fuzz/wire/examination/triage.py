@@ -26,8 +26,10 @@ from highwater.reference.wire.registry import APIS
 SHRINK_S: Final = 4.0
 DEADLINE_AGAIN_S: Final = 1.5
 """Deadline of a replay; the target has already been silent for longer than this."""
-LONG_DEADLINE_S: Final = 20.0
-"""Deadline of a request with thousands of elements: it may take long, as long as others are served meanwhile."""
+LONG_BATCH_S, LONG_DEADLINE_S = 5.0, 20.0
+"""Deadlines of a request with thousands of elements, among others and alone: it may take long, as long as others are
+served meanwhile.
+"""
 SUSPECTS_MAX: Final = LIKELY_SUSPECTS
 LATE_MAX: Final = LIKELY_SUSPECTS + ANSWERED_SUSPECTS
 LATE_PART: Final = 25
@@ -335,14 +337,21 @@ class Triage:
             self.ensure_alive()
         return finding
 
-    def search_long(self, cases: list[Case], number: int) -> Finding | None:
-        """Send long requests; write a finding for the first that stalls other clients, or fails in another way."""
+    def send_long(self, cases: list[Case]) -> Failure | None:
+        """Send long requests; return a failure if one stalls other clients, or fails in another way."""
         self.ensure_alive()
-        if Replay(self.target, LONG_DEADLINE_S, PARKED_AGAIN_S).run(cases, Oracle.STALL) is None:
-            return None
+        return Replay(self.target, LONG_BATCH_S, PARKED_AGAIN_S).run(cases, Oracle.STALL)
+
+    def search_long(self, cases: list[Case], number: int) -> Finding | None:
+        """Send long requests of which one fails, each alone; write a finding for the first that fails again."""
         for case in cases:
             self.ensure_alive()
-            failure = Replay(self.target, LONG_DEADLINE_S, PARKED_AGAIN_S).run([case], Oracle.STALL)
+            if not self.is_reported(Failure(Oracle.STALL, ""), case) and self.breaks([case], Oracle.STALL):
+                assert self.last_failure is not None
+                return self.confirm(self.last_failure, [case], number)
+        for case in cases:
+            self.ensure_alive()
+            failure = Replay(self.target, LONG_DEADLINE_S, PARKED_AGAIN_S).run([case])
             finding = self.confirm(failure, [case], number) if failure is not None else None
             if finding is not None:
                 return finding
