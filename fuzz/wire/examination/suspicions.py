@@ -176,7 +176,8 @@ class Suspicions:
 
     def close(self, seconds: float) -> None:
         """Examine what waits within that time, and keep the rest."""
-        self._examine_long()
+        if seconds:
+            self._examine_long()
         self._confirmation.close(seconds)
         while self._failed_long:
             failure, cases = self._failed_long.popleft()
