@@ -96,7 +96,8 @@ def members_without_instances(patch: pytest.MonkeyPatch) -> None:
 
 def colliding_names(patch: pytest.MonkeyPatch) -> None:
     """The characters of a topic name are not compared with those of others."""
-    patch.setattr(Topics, "_colliding_topic", lambda topics, name: "")
+    plan = Topics._plan
+    patch.setattr(Topics, "_plan", lambda topics, topic, existing: plan(topics, topic, {}))
 
 
 def partitions_that_never_move(patch: pytest.MonkeyPatch) -> None:
