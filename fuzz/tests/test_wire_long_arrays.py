@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from highwater.fuzz.tests.test_wire import fake_broker, honest
+from highwater.fuzz.wire.examination import suspicions
 from highwater.fuzz.wire.examination import triage as triage_module
 from highwater.fuzz.wire.examination.triage import RunEndedError, Triage
 from highwater.fuzz.wire.findings import read_unexamined
@@ -154,8 +155,9 @@ def test_a_slow_answer_is_a_finding_only_if_others_wait_meanwhile(
             assert triage.fatal_cases == [cases[3]], "it is not sent again"
 
 
-def test_a_run_says_how_many_it_has_sent(tmp_path: Path) -> None:
+def test_a_run_says_how_many_it_has_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are sent alone, for a share of the time, and count only when they were sent."""
+    monkeypatch.setattr(suspicions, "LONG_FIRST_S", 0.0)
     with fake_broker(honest) as address:
         session = Session(FuzzTarget(address), tmp_path, SEED, Bounds(RUN_LIMIT_S, deadline_s=0.5))
         assert session.summary()["oracles"]["stall"].endswith(" 0 of 3 requests with a long array were sent alone")
@@ -172,6 +174,7 @@ def test_a_failure_that_the_run_has_no_time_for_is_kept(tmp_path: Path, monkeypa
     def over(self: Triage, cases: list[Case], number: int) -> None:
         raise RunEndedError
 
+    monkeypatch.setattr(suspicions, "LONG_FIRST_S", 0.0)
     monkeypatch.setattr(Triage, "send_long", lambda self, cases: stall_of(3.0))
     monkeypatch.setattr(Triage, "search_long", over)
     with fake_broker(honest) as address:

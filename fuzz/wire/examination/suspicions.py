@@ -23,8 +23,10 @@ from highwater.fuzz.wire.sequences.run import SequenceResult
 
 OF_SEQUENCES: Final = "death in sequences"
 LONG: Final = "long requests"
-LONG_AT_ONCE, LONG_SHARE = 12, 4
-"""Requests with a long array that are sent together; for at most 1/LONG_SHARE of the time, once all were sent."""
+LONG_FIRST_S, LONG_AT_ONCE, LONG_SHARE = 4.0, 8, 4
+"""When requests with a long array are sent for the first time (a short run has better uses for its time), how many
+together, and for which share of the time, once all were sent: at most 1/LONG_SHARE.
+"""
 
 
 class Suspicions:
@@ -40,13 +42,14 @@ class Suspicions:
     ) -> None:  # fmt: skip
         self._triage, self._target, self._totals = triage, triage.target, totals
         self._frames, self._counted, self._against = frames, counted, against
-        self._confirmation, self._next_long = Confirmation(triage, pause), 0.0
+        self._confirmation = Confirmation(triage, pause)
         self._failed_long: deque[tuple[Failure, list[Case]]] = deque()
         self.begin()
 
     def begin(self) -> None:
         """Count the time until the first finding from now on."""
         self._started, self._processor = time.monotonic(), time.process_time()
+        self._next_long = self._started + LONG_FIRST_S
 
     # -- what was noticed --------------------------------------------------------------------------
 
