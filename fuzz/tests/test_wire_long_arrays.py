@@ -171,6 +171,8 @@ def test_a_run_says_how_many_it_has_sent(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_failure_that_the_run_has_no_time_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was behind it was not sent, and does not count as sent."""
+
     def over(self: Triage, cases: list[Case], number: int) -> None:
         raise RunEndedError
 
@@ -179,6 +181,10 @@ def test_a_failure_that_the_run_has_no_time_for_is_kept(tmp_path: Path, monkeypa
     monkeypatch.setattr(Triage, "search_long", over)
     with fake_broker(honest) as address:
         session = Session(FuzzTarget(address), tmp_path, SEED, Bounds(RUN_LIMIT_S, cases=200, deadline_s=0.5))
-        assert session.run()["unexamined"] == ["stall by long requests"]
+        summary = session.run()
+        assert summary["unexamined"] == ["stall by long requests"]
+        assert " 0 of 3 requests with a long array were sent" in summary["oracles"]["stall"], (
+            "those that fail do not count"
+        )
     (kept,) = read_unexamined(tmp_path)
     assert (kept.oracle, kept.mutation) == (Oracle.STALL, MANY)

@@ -421,15 +421,15 @@ class Session:
 
     def _on_answer(self, case: Case, outcome: tuple[int, ...] | str, answer: bytes) -> None:
         outcome_text = outcome if isinstance(outcome, str) else " ".join(map(str, outcome)) or "0"
+        self._leaks.note(case, outcome)
         (self._closed_kinds if isinstance(outcome, str) else self._survived).add(case.kind)
         if case.mutation == NO_MUTATION:
             self.totals.sound += 1
         else:
             self.totals.malformed += len(case.frames) == 1 and must_be_refused(case.frames[0]) is not None
+        self._states.note(case, outcome)
         if self.state.coverage.note((case.key, case.version, case.field, case.mutation, outcome_text)):
             self.state.corpus.note(case, outcome_text)
-        self._leaks.note(case, outcome)
-        self._states.note(case, outcome)
         self._guidance.note(case, outcome_text, answer)
 
     def _on_failure(self, failure: Failure, case: Case, history: list[Case]) -> None:

@@ -1,7 +1,11 @@
 """Requests with many or long items: equal items have equal results, and a message is no longer than a string can be."""
 
+from unittest.mock import Mock
+
 import pytest
 
+from highwater.reference.admin import describe_configs
+from highwater.reference.admin.broker_settings import broker_settings
 from highwater.reference.refusals import MESSAGE_MAX, shortened
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.wire.errors import ErrorCode
@@ -19,6 +23,11 @@ from highwater.reference.wire.messages.replicas import (
     ReassignableTopic,
 )
 from highwater.reference.wire.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from highwater.reference.wire.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 
 TOPIC, BROKER = 2, 4
 LONG = "x" * 32_000
@@ -100,3 +109,22 @@ def test_a_message_that_lists_many_brokers_is_cut(world: Simulated, replicas: tu
 def test_a_short_message_is_left_as_it_is() -> None:
     assert shortened("x" * MESSAGE_MAX) == "x" * MESSAGE_MAX
     assert len(shortened("x" * (MESSAGE_MAX + 1))) == MESSAGE_MAX
+
+
+def test_a_resource_that_is_named_often_is_described_once(world: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its configs take a broker milliseconds, and a request may name it thousands of times."""
+    build = Mock(side_effect=broker_settings)
+    monkeypatch.setattr(describe_configs, "broker_settings", build)
+    described(world, *[(BROKER, "1", ("log.dirs",))] * 50)
+    assert build.call_count == 1
+
+
+def test_a_partition_that_a_marker_names_twice_gets_one_marker(world: Simulated) -> None:
+    topic = WritableTxnMarkerTopic(name="t", partition_indexes=(0, 0, 0))
+    marker = WritableTxnMarker(
+        producer_id=7, producer_epoch=0, transaction_result=False, topics=(topic,), coordinator_epoch=0
+    )
+    leader = world.leader("t")
+    result = world.ask(WriteTxnMarkersRequest(markers=(marker,)), 1, leader).markers[0].topics[0]
+    assert [(part.partition_index, part.error_code) for part in result.partitions] == [(0, ErrorCode.NONE)]
+    assert world.broker(leader).replicas.partitions["t", 0].log.log_end_offset == 1

@@ -139,10 +139,11 @@ class Suspicions:
     def _send_long(self, triage: Triage, long: LongArrays, cases: list[Case]) -> None:
         started = time.monotonic()
         failure = triage.send_long(cases)
-        if failure is not None:
+        if failure is None:
+            long.sent(len(cases))
+        else:  # those behind the one that failed were not sent
             self._failed_long.append((failure, cases))
         now = time.monotonic()
-        long.sent(len(cases))
         pause_s = (LONG_SHARE - 1) * (now - started)
         self._next_long = now + (pause_s if long.are_all_sent else pause_s / 6)
 
