@@ -134,6 +134,18 @@ def test_a_rule_whose_data_the_history_lacks_is_not_judged(tmp_path: Path, capsy
     assert "the history lacks replica dumps" in page
 
 
+def test_findings_are_printed_before_what_was_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    h = History()
+    for value in range(3):
+        h.send(value, value)
+    h.fetch(0, (0, 0), (2, 2), end=3)
+    show(audit(h.write(tmp_path / "history.ndjson")))
+    printed = capsys.readouterr().out
+    parts = ("lost-write (rule", "Not judged, since", "Acknowledged sends:", "operations audited")
+    places = [printed.index(part) for part in parts]
+    assert places == sorted(places)
+
+
 def test_a_stale_read_is_undecided_while_it_is_not_known_that_acknowledgements_prove_an_end(tmp_path: Path) -> None:
     h = History(Config())
     for value in range(3):
