@@ -4,6 +4,7 @@
 installed fails with one line that names the extra to install.
 """
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -145,18 +146,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; a failure is one line on standard error and one of the four exit codes."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = given[0] if given else "--help"
-    if name in {"--help", "-h", "help"}:
-        print(help_text())
-        sys.exit(ExitCode.HELD if given else ExitCode.USAGE)
-    if name == "--version":
-        import highwater
-
-        print(f"highwater {highwater.__version__}")
-        sys.exit(ExitCode.HELD)
     with failure_in_one_line(name):
-        if name not in BY_NAME:
-            raise unknown_name("command", name, BY_NAME, "highwater --help")
-        sys.exit(_run(BY_NAME[name], given))
+        code = _run(name, given)
+        sys.stdout.flush()  # here, where a reader that is gone is noticed, and not at the end of the interpreter
+        sys.exit(code)
 
 
 @contextmanager
@@ -170,6 +163,9 @@ def failure_in_one_line(command: str) -> Iterator[None]:
         _end(_missing(command, error), ExitCode.USAGE)
     except KeyboardInterrupt:
         _end("interrupted", ExitCode.UNDECIDED)
+    except BrokenPipeError:  # as in `highwater conform … | head`: a verdict was not reached, and nothing can be printed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.UNDECIDED)
     except OSError as error:
         _end(f"{error.filename or 'system'}: {error.strerror or error}", ExitCode.USAGE)
 
@@ -227,8 +223,23 @@ def _on_lines(paragraph: str) -> str:
     return "\n".join([f"{head}:", *(f"  {example}" for example in SEPARATOR.split(" ".join(examples.split())))])
 
 
-def _run(command: Command, arguments: list[str]) -> int:
-    """Return the exit code; raises UsageError for what typer refuses."""
+def _run(name: str, given: list[str]) -> int:
+    """Run a command, or print what the product is; return the exit code. Raises UsageError for an unknown name."""
+    if name in {"--help", "-h", "help"}:
+        print(help_text())
+        return ExitCode.HELD if given else ExitCode.USAGE
+    if name == "--version":
+        import highwater
+
+        print(f"highwater {highwater.__version__}")
+        return ExitCode.HELD
+    if name not in BY_NAME:
+        raise unknown_name("command", name, BY_NAME, "highwater --help")
+    return _run_command(BY_NAME[name], given)
+
+
+def _run_command(command: Command, arguments: list[str]) -> int:
+    """Return the exit code; raises UsageError for what typer refuses, BrokenPipeError if the output has no reader."""
     app = application(command.name)
     import typer
     from typer._click.exceptions import ClickException
@@ -239,6 +250,10 @@ def _run(command: Command, arguments: list[str]) -> int:
         raise UsageError(f"{error.format_message()}; see highwater {command.name} --help") from error
     except typer.Abort as error:
         raise KeyboardInterrupt from error
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # click ends with 1, which is "violated" here
+            raise end.__context__ from None
+        raise
     return code if isinstance(code, int) else ExitCode.HELD  # an Exit inside comes back as its code
 
 

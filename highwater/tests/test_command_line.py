@@ -9,6 +9,7 @@ import pytest
 
 import highwater
 from highwater.command_line import BY_NAME, EXTRA_OF_PACKAGE, application, help_text
+from highwater.errors import ExitCode
 
 WITHOUT = """
 import sys
@@ -141,3 +142,14 @@ def test_the_examples_are_listed_and_copied(tmp_path: Path) -> None:
     assert run("examples", str(tmp_path / "here")).returncode == 0
     assert all((tmp_path / "here" / name).exists() for name in listed)
     assert run("examples", str(tmp_path / "here")).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["guards"], ["simulate", "--seeds", "0:1"], ["spec", "--help"]])
+def test_an_output_without_a_reader_is_no_verdict_and_no_traceback(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "highwater", *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (ExitCode.UNDECIDED, "")
