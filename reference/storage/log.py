@@ -30,7 +30,12 @@ from highwater.reference.storage.recovery import (
     segment_bases,
 )
 from highwater.reference.storage.segment import Segment
-from highwater.reference.storage.transaction_index import AbortedTransaction, add_entry, read_entries
+from highwater.reference.storage.transaction_index import (
+    AbortedTransaction,
+    add_entry,
+    encode_entry,
+    read_entries,
+)
 from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.log_entries import decode_entry, entries, entry_crc_valid
 from highwater.reference.wire.records import BatchHeader, Record, read_batch_header, stamp
@@ -101,6 +106,7 @@ class Log:
         self.segments: list[Segment] = []
         self.warnings: list[str] = []  # damage found and repaired while opening the log
         self.dirty: dict[str, None] = {}  # files written since the last flush, in order
+        self._replaced: dict[str, None] = {}  # files whose replacements, named *.tmp, await a flush
         self.unflushed_messages = 0
         self.cleaned_until = 0  # the log is compacted below this offset, the base of a segment
         self._flush_end = 0  # log end when the current flush began, or the offset of a later truncation
@@ -293,20 +299,23 @@ class Log:
     def begin_flush(self) -> tuple[str, ...]:
         """Return the files to fsync; empty if nothing was written since the last flush. One flush at a time."""
         if self.epochs.dirty:
-            temporary = f"{self.folder}/{CHECKPOINT}.tmp"
-            self.fs.write(temporary, format_epochs(self.epochs.entries))
-            self.dirty[temporary] = None
+            self._replace_when_flushed(f"{self.folder}/{CHECKPOINT}", format_epochs(self.epochs.entries))
             self.epochs.dirty = False
         paths = tuple(self.dirty)
         self.dirty.clear()
         self.unflushed_messages, self._flush_end = 0, self.log_end_offset
         return paths
 
+    def _replace_when_flushed(self, path: str, content: bytes) -> None:
+        self.fs.write(f"{path}.tmp", content)
+        self.dirty[f"{path}.tmp"] = self._replaced[path] = None
+
     def complete_flush(self) -> None:
         """Advance the recovery point: the files returned by `begin_flush` are durable now."""
-        temporary = f"{self.folder}/{CHECKPOINT}.tmp"
-        if self.fs.exists(temporary):
-            self.fs.rename(temporary, f"{self.folder}/{CHECKPOINT}")
+        for path in list(self._replaced):
+            if f"{path}.tmp" not in self.dirty:  # else it was written again since the flush began
+                self.fs.rename(f"{path}.tmp", path)
+                del self._replaced[path]
         self.recovery_point = max(self.recovery_point, min(self._flush_end, self.log_end_offset))
 
     def close(self) -> None:
@@ -442,6 +451,7 @@ class Log:
     def _delete(self, segment: Segment) -> None:
         for path in segment.paths:
             self.dirty.pop(path, None)
+            self._replaced.pop(path, None)
         segment.delete()
 
     def _restore_producers(self, at_most: int) -> None:
@@ -459,12 +469,31 @@ class Log:
             self.producers.clear()
             snapshot = 0
         self.producers.aborted += aborted or []
-        for segment in self.segments:
-            if segment.base_offset >= snapshot:
-                segment.delete_transaction_index()
-                self.dirty.pop(segment.transactions_path, None)
+        rebuilt: dict[int, list[AbortedTransaction]] = {}  # by number of the segment
         for header in self.headers(max(snapshot, self.log_start_offset)):
-            self._track_producer(header)
+            entry = self.producers.update(header)
+            if entry is not None:
+                rebuilt.setdefault(self._segment_of(header.base_offset), []).append(entry)
+        for number, segment in enumerate(self.segments):
+            if segment.base_offset >= snapshot:
+                self._correct_index(segment, rebuilt.get(number, []))
+
+    def _correct_index(self, segment: Segment, entries: list[AbortedTransaction]) -> None:
+        """Give a segment the transaction index that its batches require.
+
+        The next start trusts the index of a flushed segment if its entries are right, and cannot see that some are
+        missing. So a wrong one of a closed segment stays until its replacement has been flushed.
+        """
+        path = segment.transactions_path
+        self._replaced.pop(path, None)  # a truncation since: what was to replace it may be wrong, too
+        if read_entries(self.fs, path) == entries:
+            return
+        content = b"".join(map(encode_entry, entries))
+        if segment is self.segments[-1]:
+            self.fs.write(path, content)
+            self.dirty[path] = None
+        else:
+            self._replace_when_flushed(path, content)
 
     def _indexed_aborts(self, until: int) -> list[AbortedTransaction] | None:
         """Return the entries of the transaction indexes below a segment's base offset; None if one disagrees.
@@ -491,7 +520,7 @@ class Log:
             return False
         first = next(self.headers(entry.first_offset), marker)
         begins = (first.producer_id, first.base_offset) == (entry.producer_id, entry.first_offset)
-        begins = begins and first.is_transactional and not self._has_marker(entry)
+        begins = begins and first.is_transactional and not first.is_control and not self._has_marker(entry)
         return entry.first_offset < self.log_start_offset or begins
 
     def _has_marker(self, entry: AbortedTransaction) -> bool:

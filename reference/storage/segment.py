@@ -13,7 +13,7 @@ from highwater.reference.wire.records import HEADER_SIZE, BatchHeader
 SCAN_BYTES = 16 * 1024
 RECENT_BATCHES = 512
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
-SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".txnindex.tmp", ".snapshot")
 
 
 class Segment:

@@ -22,11 +22,12 @@ class AbortedTransaction:
     last_stable_offset: int
 
 
+def encode_entry(entry: AbortedTransaction) -> bytes:
+    return ENTRY.pack(VERSION, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)
+
+
 def add_entry(fs: FileSystem, path: str, entry: AbortedTransaction) -> None:
-    fs.append(
-        path,
-        ENTRY.pack(VERSION, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset),
-    )
+    fs.append(path, encode_entry(entry))
 
 
 def read_entries(fs: FileSystem, path: str) -> list[AbortedTransaction] | None:
