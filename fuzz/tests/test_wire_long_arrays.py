@@ -30,6 +30,7 @@ RUN_LIMIT_S = 60.0
 FEW = 400
 SERVED = [(api, api.min_version, api.max_version) for key, api in APIS.items() if key not in HARMFUL]
 CREATE_TOPICS, METADATA, DESCRIBE_GROUPS, DELETE_RECORDS = 19, 3, 15, 21
+LEAVE_GROUP, JOIN_GROUP, FETCH, CREATE_PARTITIONS = 13, 11, 1, 37
 LONGER = 1.5
 """Elements are longer than the first two by the digits of their numbers."""
 
@@ -71,7 +72,8 @@ def test_every_array_of_every_api_is_sent_in_each_form(cases: list[Case]) -> Non
     }
     sent = Counter((case.key, case.field) for case in cases)
     assert set(sent) == expected
-    assert set(sent.values()) == {2, 3}, "those without a string have no long names"
+    assert set(sent.values()) == {2, 3, 4}, "those without a string have no long names"
+    assert sent[LEAVE_GROUP, "members"] == 4
     assert len(expected) > 100
 
 
@@ -93,6 +95,29 @@ def test_elements_differ_or_have_long_names_and_are_equal_in_the_end() -> None:
     assert len(set(long_names)) == len(long_names) > 10
     partitions = [case for case in all_of(served(DELETE_RECORDS)) if case.field == "topics.partitions"]
     assert [p.partition_index for p in array_of(partitions[0])][:3] == [0, 1, 2]
+
+
+def test_members_may_differ_in_one_name_only() -> None:
+    """With the same member id, as those without one that are named by their instance ids."""
+    arrays_of_members = [array_of(case) for case in all_of(served(LEAVE_GROUP)) if case.field == "members"]
+    others = [
+        {(member.group_instance_id, member.reason) for member in array}
+        for array in arrays_of_members
+        if len({member.member_id for member in array}) == 1
+    ]
+    assert len(others) == 2, "equal ones, and those that differ in another name"
+    assert min(map(len, others)) == 1 < 1_000 < max(map(len, others))
+
+
+def test_what_is_beside_a_long_array_does_not_hide_it() -> None:
+    """The number of partitions agrees with the assignments, a static member joins at once, most fetches are full."""
+    for case in all_of(served(CREATE_PARTITIONS)):
+        topic = read_request(case.frames[0][4:])[1].topics[0]
+        assert case.field == "topics" or topic.count == 1 + len(topic.assignments)
+    joins = [read_request(case.frames[0][4:])[1] for case in all_of(served(JOIN_GROUP)) * 3]
+    assert any(join.member_id == "" and join.group_instance_id for join in joins)
+    fetches = [read_request(case.frames[0][4:])[1] for case in all_of(served(FETCH))]
+    assert sum(fetch.session_id == 0 and fetch.session_epoch == -1 for fetch in fetches) > len(fetches) / 3
 
 
 def test_nothing_is_created() -> None:

@@ -13,7 +13,15 @@ from highwater.fuzz.wire.oracles.states import is_refusal
 from highwater.fuzz.wire.replay import Replay
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import encode_request, encode_response
-from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
+from highwater.reference.wire.messages.committed_offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
 from highwater.reference.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -21,6 +29,12 @@ from highwater.reference.wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
     PartitionData,
+)
+from highwater.reference.wire.messages.groups import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
 )
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from highwater.reference.wire.messages.offsets import (
@@ -32,6 +46,13 @@ from highwater.reference.wire.messages.offsets import (
     ListOffsetsTopicResponse,
 )
 from highwater.reference.wire.messages.produce import ProduceRequest
+from highwater.reference.wire.messages.replicas import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
 from highwater.reference.wire.messages.security import (
     AclCreation,
     AclCreationResult,
@@ -49,6 +70,7 @@ from highwater.reference.wire.records import build_batch
 from highwater.reference.wire.registry import APIS
 
 CREATE_TOPICS, CREATE_ACLS, LIST_OFFSETS, PRODUCE = 19, 30, 2, 0
+LEAVE_GROUP, ELECT_LEADERS, OFFSET_FETCH = 13, 43, 9
 
 
 def test_a_response_has_a_result_for_each_topic_in_any_order() -> None:
@@ -84,6 +106,33 @@ def test_a_lacking_partition_is_a_failure_of_the_response() -> None:
     assert (failure.oracle, failure.message) == (
         Oracle.INVARIANT, "ListOffsets v5: results for nothing added, for t-1 missing",
     )  # fmt: skip
+
+
+def test_members_that_are_named_by_their_instance_ids_have_a_result_each() -> None:
+    asked = LeaveGroupRequest(members=tuple(MemberIdentity(group_instance_id=name) for name in ("a", "b")))
+    answered = LeaveGroupResponse(members=tuple(MemberResponse(group_instance_id=name) for name in ("b", "a")))
+    assert missing_results(LEAVE_GROUP, 3, asked, answered) == ""
+    lacking = LeaveGroupResponse(members=answered.members[1:])
+    assert missing_results(LEAVE_GROUP, 3, asked, lacking) == "results for nothing added, for -b missing"
+
+
+def test_a_request_without_items_may_ask_for_all() -> None:
+    answered = ElectLeadersResponse(
+        replica_election_results=(ReplicaElectionResult(topic="t", partition_result=(PartitionResult(),)),)
+    )
+    assert missing_results(ELECT_LEADERS, 2, ElectLeadersRequest(topic_partitions=None), answered) == ""
+    asked = ElectLeadersRequest(topic_partitions=(TopicPartitions(topic="t", partitions=(0, 1)),))
+    assert missing_results(ELECT_LEADERS, 2, asked, answered) == "results for nothing added, for t-1 missing"
+
+
+def test_offsets_are_answered_by_group_or_by_partition() -> None:
+    by_group = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="a"), OffsetFetchRequestGroup(group_id="b")))
+    one = OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="a"),))
+    assert missing_results(OFFSET_FETCH, 8, by_group, one) == "results for nothing added, for b missing"
+    by_topic = OffsetFetchRequest(topics=(OffsetFetchRequestTopic(name="t", partition_indexes=(0, 1)),))
+    part = OffsetFetchResponsePartition(partition_index=1)
+    answered = OffsetFetchResponse(topics=(OffsetFetchResponseTopic(name="t", partitions=(part,)),))
+    assert missing_results(OFFSET_FETCH, 7, by_topic, answered) == "results for nothing added, for t-0 missing"
 
 
 @pytest.mark.parametrize("key", RESULTS)

@@ -43,7 +43,7 @@ from highwater.fuzz.wire.oracles.leaks import (
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch, difference, snapshot
-from highwater.fuzz.wire.replay import make_topics, stall_of
+from highwater.fuzz.wire.replay import prepare, stall_of
 from highwater.fuzz.wire.self_test import run_defect
 from highwater.fuzz.wire.session import Session
 from highwater.fuzz.wire.target import FuzzTarget
@@ -259,7 +259,7 @@ def test_freed_memory_is_used_until_commits_grow_the_memory() -> None:
     target = ReferenceTarget(1)
     try:
         fuzz_target = FuzzTarget(target.bootstrap, target, "reference")
-        make_topics(target.bootstrap)
+        prepare(target.bootstrap)
         with connect(target.bootstrap) as connection:
             assert use_freed_memory(connection, fuzz_target.memory)
             sizes = iter([0] * COMMITS_MAX)
@@ -316,7 +316,7 @@ def test_the_state_differs_after_a_change_and_not_after_a_refusal() -> None:
     target = ReferenceTarget(1)
     try:
         fuzz_target = FuzzTarget(target.bootstrap, target, "reference")
-        make_topics(target.bootstrap)
+        prepare(target.bootstrap)
         served = {key: (api.min_version, api.max_version) for key, api in APIS.items()}
         before = snapshot(target.bootstrap, served)
         assert difference(before, snapshot(target.bootstrap, served)) == ""

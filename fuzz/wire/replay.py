@@ -24,16 +24,20 @@ from highwater.fuzz.wire.oracles.responses import (
 from highwater.fuzz.wire.oracles.stalls import StallWatch
 from highwater.fuzz.wire.oracles.states import StateWatch, is_refusal
 from highwater.fuzz.wire.sequences.context import LATEST, RETRIABLE, SequenceAbandoned, SequenceContext, Violation
+from highwater.fuzz.wire.sequences.groups import await_coordinator
 from highwater.fuzz.wire.sequences.run import replay_sequence, version_ranges
+from highwater.fuzz.wire.sequences.transactions import TRANSACTION
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import FrameSizeError, WireError
+from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
 
 SEGMENT_S: Final = 0.01
 """Pause between segments, so that the target reads each with a separate call."""
 SOCKET_TURNS: Final = 150
 """Repetitions of the steps: a leak exceeds its threshold only after many."""
 POLLS_MAX: Final = 400
+ANY_KEY: Final = "fuzz-any"
 LATE_S: Final = 0.6
 """How long a replay waits for a crash after the last response: some brokers answer before they store a change."""
 REPEATED_S: Final = 0.25
@@ -47,26 +51,39 @@ RESPONSE_ORACLES: Final = frozenset({Oracle.DECODE, Oracle.CORRELATION, Oracle.E
 Measured = TypeVar("Measured")
 
 
-def make_topics(address: str) -> None:
-    """Create the topics that cases name; a freshly started target would reject requests that another accepts."""
+def prepare(address: str) -> None:
+    """Create the topics that cases name, and the coordinators.
+
+    A freshly started target would refuse requests that another accepts, before it looks at what they contain.
+    """
     with suppress(OSError, Violation, SequenceAbandoned):
         context = SequenceContext(address, version_ranges(advertised(address)), random.Random(0))
         try:
+            connection = context.connect()
             if context.supports(2, 19):
-                connection = context.connect()
                 for name in (*TOPICS, EMPTY_TOPIC):
                     context.topic(connection, name)
                     any(
                         context.list_offset(connection, name, LATEST).error_code not in RETRIABLE
                         for _ in range(POLLS_MAX)
                     )
+            if context.supports(10, 12):
+                _find_coordinators(context, connection)
         finally:
             context.close()
 
 
+def _find_coordinators(context: SequenceContext, connection: Connection) -> None:
+    """Have the topics of both coordinators created, and wait for that of groups, for a bounded time."""
+    with suppress(SequenceAbandoned):  # of a target whose FindCoordinator knows groups only
+        version = context.version(FindCoordinatorRequest, at_least=1)
+        context.call(connection, FindCoordinatorRequest(key=ANY_KEY, key_type=TRANSACTION), version)
+    await_coordinator(context, connection, ANY_KEY)
+
+
 def replay_finding(fuzz_target: FuzzTarget, finding: Finding, deadline_s: float = DEADLINE_S) -> Failure | None:
     """Replay a finding against the target; return the failure, or None."""
-    make_topics(fuzz_target.address)
+    prepare(fuzz_target.address)
     if finding.sequence and finding.oracle is Oracle.STALL:
         return stall_in_sequence(fuzz_target, finding.sequence)
     if finding.sequence:

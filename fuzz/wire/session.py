@@ -25,7 +25,7 @@ from highwater.fuzz.wire.oracles.malformed import must_be_refused
 from highwater.fuzz.wire.oracles.responses import DEADLINE_S, Failure, Oracle
 from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch
-from highwater.fuzz.wire.replay import Replay, make_topics, stall_of
+from highwater.fuzz.wire.replay import Replay, prepare, stall_of
 from highwater.fuzz.wire.run_state import RunState, Totals
 from highwater.fuzz.wire.sequence_turns import SequenceTurns
 from highwater.fuzz.wire.sequences.run import (
@@ -104,7 +104,7 @@ class Session:
         self.triage.signatures = {tuple(signature) for signature in done.seen}
         self.served = advertised(self.target.address)
         ranges = version_ranges(self.served)
-        make_topics(self.target.address)
+        prepare(self.target.address)
         self.target.stall_limit_s = idle_limit(self.target.address)
         self._leaks = LeakWatch(self.target.why_no_leaks)
         self._states = StateWatch(ranges)

@@ -18,7 +18,7 @@ from highwater.errors import UsageError
 from highwater.fuzz.wire.examination.triage import FATAL, WATCHED, RunEndedError, Triage
 from highwater.fuzz.wire.findings import Finding
 from highwater.fuzz.wire.generate.cases import Case
-from highwater.fuzz.wire.replay import make_topics
+from highwater.fuzz.wire.replay import prepare
 
 JOBS_MAX: Final = 400
 ALIKE_MAX: Final = 2
@@ -139,7 +139,7 @@ class Confirmation:
     def _work(self) -> None:
         try:
             with closing(self._main.twin()) as twin:
-                make_topics(twin.address)
+                prepare(twin.address)
                 self._triage.target = twin
                 while self._is_next():
                     self._run_next()

@@ -12,7 +12,7 @@ from highwater.fuzz.wire.examination.triage import Triage
 from highwater.fuzz.wire.findings import Finding, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
-from highwater.fuzz.wire.replay import make_topics
+from highwater.fuzz.wire.replay import prepare
 from highwater.fuzz.wire.sequences.run import run_sequence, version_ranges
 from highwater.fuzz.wire.target import FuzzTarget
 
@@ -51,7 +51,7 @@ def _minimise_sequence(triage: Triage, finding: Finding) -> tuple[Finding, str] 
 
 def _minimise_frames(triage: Triage, finding: Finding) -> tuple[Finding, str] | None:
     cases = finding.cases()
-    make_topics(triage.target.address)
+    prepare(triage.target.address)
     if not triage.breaks(cases, finding.oracle):
         return None
     if triage.is_gone:

@@ -18,7 +18,7 @@ from highwater.fuzz.wire.findings import EXPECTED, Finding, api_name, environmen
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle, key_and_version, read_request
 from highwater.fuzz.wire.process import place_of
-from highwater.fuzz.wire.replay import LATE_S, RESPONSE_ORACLES, Replay, make_topics
+from highwater.fuzz.wire.replay import LATE_S, RESPONSE_ORACLES, Replay, prepare
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.errors import WireError
 from highwater.reference.wire.registry import APIS
@@ -375,7 +375,7 @@ class Triage:
         """
         if not self.target.restart():
             return None
-        make_topics(self.target.address)
+        prepare(self.target.address)
         Replay(self.target).use_freed_memory()
         suspected = Failure(Oracle.LEAK, "the memory grew")
         for case in cases:
@@ -431,7 +431,7 @@ class Triage:
         self.ensure_alive()
         self.is_poisoned |= self.target.renewals > renewals
         if self.is_poisoned:
-            make_topics(self.target.address)  # the next suspects need them
+            prepare(self.target.address)  # the next suspects need them
 
     def _breaks_after_restart(self, cases: list[Case], oracle: Oracle) -> bool:
         """Return True if the cases also fail on a freshly started target, as for a user who replays the finding.
@@ -441,7 +441,7 @@ class Triage:
         self.is_fresh = self.target.restart()
         if not self.is_fresh:
             return True
-        make_topics(self.target.address)
+        prepare(self.target.address)
         return self.breaks(cases, oracle)
 
     def ensure_alive(self) -> None:

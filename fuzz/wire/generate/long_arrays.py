@@ -34,15 +34,23 @@ from highwater.reference.wire.schema import (
 )
 
 ELEMENTS: Final = 12_000
+NEW_PARTITIONS, PARTITIONS = ("topics", "assignments"), 9_000
+"""The array of new partitions, and its elements: brokers limit them to 10,000."""
+PREPARED_PARTITIONS, NEW_TOPIC = 1, "many"
 FRAME_MAX: Final = 512 * 1024
 """Larger frames have fewer elements, so that reading one takes a broker no time that matters."""
 ATTEMPTS: Final = 20
 ONLY_ASKED: Final = {"validate_only": True, "allow_auto_topic_creation": False}
 """Thousands of topics would slow down the rest of the run."""
 STRANGER: Final[Mapping[str, Any]] = {
-    "generation_id_or_member_epoch": -1, "generation_id": -1, "member_id": "", "group_instance_id": None,
+    "generation_id_or_member_epoch": -1, "generation_id": -1, "member_id": "",
+    "group_instance_id": None, "session_id": 0, "session_epoch": -1,
 }  # fmt: skip
-"""Of a client that is no member of its group: with any other values most requests are refused before the array."""
+"""Of a client that is no member of its group, and that has no fetch session: with any other values most requests are
+refused before the array.
+"""
+JOIN_GROUP: Final = 11
+SESSION_MS: Final = 10_000
 LASTING: Final = frozenset({3, 19, 30, 51})
 """API keys of requests that create what they name: topics, ACLs, credentials. Sent only with a field of ONLY_ASKED."""
 NUMBERS: Final = frozenset({"partition", "partition_index", "partition_id", "index"})
@@ -59,6 +67,8 @@ class Form(Enum):
 
     DIFFERENT = auto()
     LONG_NAMES = auto()
+    ONE_NAME = auto()
+    """Only the last name differs, as the instance ids of members without a member id (KIP-345)."""
     EQUAL = auto()
 
 
@@ -125,17 +135,23 @@ class LongArrays:
         names = _names(layout)
         asked = {name: value for name, value in ONLY_ASKED.items() if name in names}
         for _ in range(ATTEMPTS):
-            known = asked | (
-                {name: STRANGER[name] for name in names & set(STRANGER)} if self._rng.random() < 0.7 else {}
-            )
-            request = replace(generate(self._rng, api, version, self._returned, filled=path), **known)
+            known = {**STRANGER, **self._group(api)} if self._rng.random() < 0.7 else {}
+            request = generate(self._rng, api, version, self._returned, filled=path)
+            request = replace(request, **asked, **{name: known[name] for name in names & set(known)})
             request = _with_enumerated(self._rng, api.name, layout, request)
             with suppress(EncodeError):  # a value that this version cannot carry
                 one, two = (_encoded(layout, request, path, count, form) for count in (1, 2))
                 if must_be_refused(one) is None:
-                    count = min(ELEMENTS, FRAME_MAX // max(1, len(two) - len(one)))
+                    most = min(ELEMENTS, PARTITIONS) if path == NEW_PARTITIONS else ELEMENTS
+                    count = min(most, FRAME_MAX // max(1, len(two) - len(one)))
                     return _encoded(layout, request, path, count, form)
         return None
+
+    def _group(self, api: Api) -> dict[str, Any]:
+        """Return the values of a group of its own, which accepts any protocols; a static member joins at once."""
+        name = f"many-{self._rng.getrandbits(40):x}"
+        joining = {"group_instance_id": name, "session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": SESSION_MS}
+        return {"group_id": name} | (joining if api.key == JOIN_GROUP else {})
 
 
 def _with_enumerated(rng: random.Random, api: str, layout: Layout, value: Any, path: str = "") -> Any:
@@ -169,12 +185,29 @@ def _lengthened(layout: Layout, value: Any, path: Path, count: int, form: Form) 
         inner = _lengthened(layout.of(kind.struct), getattr(value, name), tuple(rest), count, form)
         return replace(value, **{name: inner})
     (element,) = getattr(value, name)
+    beside = _beside(layout, name, 1 if rest else count) | ({} if form is Form.EQUAL else _empty_arrays(layout, name))
+    value = replace(value, **{field: own for field, own in beside.items() if field in _names(layout)})
     if rest:
         assert isinstance(kind.element, StructOf), f"{name} has elements with an array"
         inner = _lengthened(layout.of(kind.element.struct), element, tuple(rest), count, form)
         return replace(value, **{name: (inner,)})
     numbers = [0] * count if form is Form.EQUAL else range(count)
     return replace(value, **{name: tuple(_variant(layout, kind.element, element, number, form) for number in numbers)})
+
+
+def _empty_arrays(layout: Layout, but: str) -> dict[str, Any]:
+    """Return empty values for the other arrays of a struct: an error in one would hide the long one."""
+    return {field.name: () for field in layout.in_line if isinstance(field.type, ArrayOf) and field.name != but}
+
+
+def _beside(layout: Layout, name: str, count: int) -> dict[str, Any]:
+    """Return values of fields beside an array with which its elements are looked at, and agree with its length."""
+    fields: dict[str, Any] = {}
+    if "num_partitions" in _names(layout):  # a topic that does not exist
+        fields = {"name": NEW_TOPIC, "num_partitions": 1, "replication_factor": 1}
+    if name == "assignments":
+        fields |= {"num_partitions": -1, "replication_factor": -1, "count": PREPARED_PARTITIONS + count}
+    return fields
 
 
 def _variant(layout: Layout, kind: FieldType, value: Any, number: int, form: Form) -> Any:
@@ -186,6 +219,9 @@ def _variant(layout: Layout, kind: FieldType, value: Any, number: int, form: For
             for field in fields
             if field.name in NUMBERS or isinstance(field.type, Sized) or field.type == UUID
         }
+        if form is Form.ONE_NAME:
+            names = [field.name for field in fields if field.type == STRING and changed[field.name] is not None]
+            changed |= {name: getattr(value, name) for name in names[:-1]}
         is_named = any(field.type == STRING and changed[field.name] is not None for field in fields)
         ids = {field.name: ZERO_UUID for field in fields if field.type == UUID and is_named}
         return replace(value, **(changed | ids))  # a topic has a name or an id, not both
@@ -206,16 +242,18 @@ def _may_be_sent(api: Api, version: int, path: Path) -> bool:
 
 
 def _may_have(turn: tuple[Api, Path, list[int]], form: Form) -> bool:
-    """Return True if elements of the array can differ in that way: those without a string have no long names."""
+    """Return True if elements of the array can differ in that way, in one version at least."""
     api, path, versions = turn
-    return form is not Form.LONG_NAMES or any(_has_names(message_layout(api.request, each), path) for each in versions)
+    names = max(_count_names(message_layout(api.request, each), path) for each in versions)
+    return names >= {Form.LONG_NAMES: 1, Form.ONE_NAME: 2}.get(form, 0)
 
 
-def _has_names(layout: Layout, path: Path) -> bool:
+def _count_names(layout: Layout, path: Path) -> int:
+    """Return how many strings an element of the array has; 0 for an array that this version does not have."""
     for name in path:
         kind = next((field.type for field in layout.in_line if field.name == name), None)
         element = kind.element if isinstance(kind, ArrayOf) else kind
         if not isinstance(element, StructOf):
-            return element == STRING
+            return int(element == STRING)
         layout = layout.of(element.struct)
-    return any(field.type == STRING for field in layout.in_line)
+    return sum(field.type == STRING for field in layout.in_line)

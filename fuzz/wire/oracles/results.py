@@ -36,6 +36,14 @@ class Results:
     answered: Callable[[Any], Names]
     until: int = 99
     by_number: bool = False
+    none_is_all: bool = False
+    """Whether a request without items asks for all that there are."""
+
+
+def _offsets_of(parts: str) -> Callable[[Any], Names]:
+    """Return a function that yields the groups of an OffsetFetch since version 8, before that topics and partitions."""
+    topics = _places("topics", "name", parts, "partition_index")
+    return lambda message: [group.group_id for group in message.groups] or list(topics(message))
 
 
 PARTITIONS: Final = _places("topics", "name", "partitions", "partition_index")
@@ -47,7 +55,11 @@ RESULTS: Final[Mapping[int, Results]] = {
         _places("responses", "name", "partition_responses", "index"), 12,
     ),
     2: Results(PARTITIONS, PARTITIONS),
+    3: Results(_each("topics", "name"), _each("topics", "name"), 9, none_is_all=True),
     8: Results(PARTITIONS, PARTITIONS, 9),
+    9: Results(_offsets_of("partition_indexes"), _offsets_of("partitions"), 9, none_is_all=True),
+    10: Results(lambda message: message.coordinator_keys, _each("coordinators", "key")),
+    13: Results(_each("members", "member_id", "group_instance_id"), _each("members", "member_id", "group_instance_id")),
     15: Results(lambda message: message.groups, _each("groups", "group_id")),
     19: Results(_each("topics", "name"), _each("topics", "name")),
     20: Results(lambda message: message.topic_names, _each("responses", "name"), 5),
@@ -64,8 +76,17 @@ RESULTS: Final[Mapping[int, Results]] = {
     33: Results(RESOURCES, _each("responses", "resource_type", "resource_name")),
     37: Results(_each("topics", "name"), _each("results", "name")),
     42: Results(lambda message: message.groups_names, _each("results", "group_id")),
+    43: Results(
+        _places("topic_partitions", "topic", "partitions", ""),
+        _places("replica_election_results", "topic", "partition_result", "partition_id"), none_is_all=True,
+    ),
     44: Results(RESOURCES, _each("responses", "resource_type", "resource_name")),
+    45: Results(PARTITIONS, _places("responses", "name", "partitions", "partition_index")),
+    47: Results(PARTITIONS, PARTITIONS),
+    61: Results(_places("topics", "name", "partition_indexes", ""), PARTITIONS),
     65: Results(lambda message: message.transactional_ids, _each("transaction_states", "transactional_id")),
+    69: Results(lambda message: message.group_ids, _each("groups", "group_id")),
+    77: Results(lambda message: message.group_ids, _each("groups", "group_id")),
 }  # fmt: skip
 """By API key."""
 
@@ -77,6 +98,8 @@ def missing_results(key: int, version: int, request: Any, response: Any) -> str:
     if version > results.until or failed_as_a_whole:
         return ""
     asked, answered = list(results.asked(request) or ()), list(results.answered(response))
+    if results.none_is_all and not asked:
+        return ""
     if results.by_number:
         return "" if len(asked) == len(answered) else f"{len(answered)} results for {len(asked)} items"
     asked_names, names = Counter(map(_name, asked)), Counter(map(_name, answered))

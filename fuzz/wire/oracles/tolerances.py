@@ -20,7 +20,7 @@ from highwater.fuzz.wire.generate.mutators import TAG_SECTIONS, VARINTS, WIDTHS,
 from highwater.fuzz.wire.generate.pool import Pool, ValidRequest
 from highwater.fuzz.wire.oracles.malformed import Flaw, Malformed, first_flaw
 from highwater.fuzz.wire.oracles.responses import judge
-from highwater.fuzz.wire.replay import make_topics
+from highwater.fuzz.wire.replay import prepare
 from highwater.reference.client.connection import ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.constructs import Site
 from highwater.reference.wire.errors import FrameSizeError
@@ -40,7 +40,7 @@ def tolerances(
     """Print what a broker does with each flaw."""
     with open_target(target) as opened:
         address = opened.bootstrap.split(",")[0]
-        make_topics(address)
+        prepare(address)
         print(f"{opened.name} {opened.version}, seed {seed}")
         for (malformed, api), outcomes in sorted(measure(address, seed).items()):
             counts = ", ".join(f"{name} {count}" for name, count in sorted(outcomes.items()))
