@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+from highwater.fuzz.wire.examination import searches
 from highwater.fuzz.wire.examination.confirmation import Confirmation, Confirmed, Draft
 from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
 from highwater.fuzz.wire.examination.triage import FATAL, WATCHED, Triage
@@ -83,7 +84,7 @@ class Suspicions:
     def slow(self, case: Case, deadline_s: float) -> None:
         """Have a case sent alone, which seemed slow."""
         number = self._totals.cases
-        self._submit(_slow(case.kind), lambda triage: triage.examine_slow(case, deadline_s, number))
+        self._submit(_slow(case.kind), lambda triage: searches.examine_slow(triage, case, deadline_s, number))
 
     def sequence(self, name: str, result: SequenceResult) -> None:
         """Have a sequence replayed that has violated its model."""
@@ -138,7 +139,7 @@ class Suspicions:
 
     def _send_long(self, triage: Triage, long: LongArrays, cases: list[Case]) -> None:
         started = time.monotonic()
-        failure = triage.send_long(cases)
+        failure = searches.send_long(triage, cases)
         if failure is None:
             long.sent(len(cases))
         else:  # those behind the one that failed were not sent
@@ -152,7 +153,7 @@ class Suspicions:
         while self._failed_long:
             failure, cases = self._failed_long.popleft()
             draft = partial(self._triage.draft, failure, cases, number, "")
-            job = partial(Triage.search_long, cases=cases, number=number)
+            job = partial(searches.search_long, cases=cases, number=number)
             self._submit(f"{failure.oracle} by {LONG}", job, draft)
 
     # -- the confirmation --------------------------------------------------------------------------
@@ -208,13 +209,13 @@ def _search_leaking_read(
     triage: Triage, leaks: LeakWatch, reads: dict[LeakKind, list[Case]], number: int
 ) -> Finding | None:
     started = time.monotonic()
-    finding = triage.search_leaking_read(chain.from_iterable(reads.values()), number)
+    finding = searches.search_leaking_read(triage, chain.from_iterable(reads.values()), number)
     leaks.sent_alone(reads, started, time.monotonic())
     return finding
 
 
 def _search_leak(triage: Triage, leaks: LeakWatch, kinds: dict[LeakKind, list[Case]], number: int) -> Finding | None:
-    finding = triage.search_leak(list(kinds.values()), number)
+    finding = searches.search_leak(triage, list(kinds.values()), number)
     leaks.sent(kinds)
     return finding
 

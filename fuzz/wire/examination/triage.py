@@ -3,9 +3,8 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -26,10 +25,6 @@ from highwater.reference.wire.registry import APIS
 SHRINK_S: Final = 4.0
 DEADLINE_AGAIN_S: Final = 1.5
 """Deadline of a replay; the target has already been silent for longer than this."""
-LONG_BATCH_S, LONG_DEADLINE_S = 5.0, 20.0
-"""Deadlines of a request with thousands of elements, among others and alone: it may take long, as long as others are
-served meanwhile.
-"""
 SUSPECTS_MAX: Final = LIKELY_SUSPECTS
 LATE_MAX: Final = LIKELY_SUSPECTS + ANSWERED_SUSPECTS
 LATE_PART: Final = 25
@@ -123,6 +118,10 @@ class Triage:
     def is_reported(self, failure: Failure, case: Case) -> bool:
         """Return True if a finding has this failure. Checks wrong replies only, since that needs no replay."""
         return failure.oracle not in FATAL and self._signature(failure, case, "") in self.signatures
+
+    def has_enough(self, oracle: Oracle, kind: str) -> bool:
+        """Return True if further findings of that kind would only be counted."""
+        return self._kinds[oracle.value, kind] >= ALIKE_MAX
 
     def confirm(
         self, failure: Failure, suspects: list[Case], number: int, log: str | None = None, ran: Sequence[str] = ()
@@ -315,77 +314,6 @@ class Triage:
                 break
             suspects = half
         return suspects
-
-    def examine_slow(self, case: Case, deadline_s: float, number: int) -> Finding | None:
-        """Send a case alone that seemed slow. If it is slow again, `fatal_cases` has it; it may be a finding, too:
-        late, or a stall of other clients.
-
-        The whole deadline is only waited for while it can become a finding: a busy target costs a processor meanwhile.
-        """
-        started, known = time.monotonic(), (Oracle.DEADLINE.value, decode_error_of(case) or api_name(case.key))
-        is_alike = self._kinds[known] >= ALIKE_MAX
-        failure = Replay(self.target, SLOW_S if is_alike else deadline_s, PARKED_AGAIN_S).run([case])
-        is_slow = time.monotonic() - started >= SLOW_S
-        failure = None if is_alike else failure
-        if failure is None and is_slow and self.breaks([case], Oracle.STALL):
-            failure = self.last_failure  # it is answered in time, but nothing else is meanwhile
-        self.fatal_cases = []
-        finding = self.confirm(failure, [case], number) if failure is not None else None
-        if is_slow:
-            self.fatal_cases = [case]
-            self.target.restart()  # it may still be busy with the request
-            self.ensure_alive()
-        return finding
-
-    def send_long(self, cases: list[Case]) -> Failure | None:
-        """Send long requests; return a failure if one stalls other clients, or fails in another way."""
-        self.ensure_alive()
-        return Replay(self.target, LONG_BATCH_S, PARKED_AGAIN_S).run(cases, Oracle.STALL)
-
-    def search_long(self, cases: list[Case], number: int) -> Finding | None:
-        """Send long requests of which one fails, each alone; write a finding for the first that fails again."""
-        for case in cases:
-            self.ensure_alive()
-            if not self.is_reported(Failure(Oracle.STALL, ""), case) and self.breaks([case], Oracle.STALL):
-                assert self.last_failure is not None
-                return self.confirm(self.last_failure, [case], number)
-        for case in cases:
-            self.ensure_alive()
-            failure = Replay(self.target, LONG_DEADLINE_S, PARKED_AGAIN_S).run([case])
-            finding = self.confirm(failure, [case], number) if failure is not None else None
-            if finding is not None:
-                return finding
-        return None
-
-    def search_leak(self, kinds: list[list[Case]], number: int) -> Finding | None:
-        """Send cases of several kinds together; if the memory grows, write a finding for the kind that is the cause."""
-        self.ensure_alive()
-        mixed = [case for cases in zip_longest(*kinds) for case in cases if case is not None]
-        replay = Replay(self.target, min(self.deadline_s, CRASH_DEADLINE_S), PARKED_AGAIN_S)
-        if replay.kept_memory(mixed, len(kinds)) is None:
-            return None
-        suspected = Failure(Oracle.LEAK, "the memory grew")
-        leaking = next((cases for cases in kinds if self.breaks(cases, Oracle.LEAK)), None)
-        return None if leaking is None else self.confirm(suspected, leaking, number)
-
-    def search_leaking_read(self, cases: Iterable[Case], number: int) -> Finding | None:
-        """Repeat each of the cases, which only read, alone; write a finding for the first that keeps memory.
-
-        The target is restarted before, and uses the memory that it has freed, which would hide what is kept.
-        """
-        if not self.target.restart():
-            return None
-        prepare(self.target.address)
-        Replay(self.target).use_freed_memory()
-        suspected = Failure(Oracle.LEAK, "the memory grew")
-        for case in cases:
-            if self.ended.is_set():
-                raise RunEndedError
-            if not self.is_reported(suspected, case) and Replay(self.target).seems_to_keep(case):
-                finding = self.confirm(suspected, [case], number)
-                if finding is not None:
-                    return finding
-        return None
 
     def same_failure(self, cases: list[Case], oracle: Oracle, log: str) -> Breaks:
         """Return a predicate for shrinking: the candidate must cause the same failure, and no other.
