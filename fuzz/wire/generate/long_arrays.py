@@ -36,6 +36,8 @@ from highwater.reference.wire.schema import (
 ELEMENTS: Final = 12_000
 NEW_PARTITIONS, PARTITIONS = ("topics", "assignments"), 9_000
 """The array of new partitions, and its elements: brokers limit them to 10,000."""
+IN_ELEMENTS: Final = ("broker_ids",)
+"""Arrays inside the elements that have one element, too."""
 PREPARED_PARTITIONS, NEW_TOPIC = 1, "many"
 FRAME_MAX: Final = 512 * 1024
 """Larger frames have fewer elements, so that reading one takes a broker no time that matters."""
@@ -136,7 +138,7 @@ class LongArrays:
         asked = {name: value for name, value in ONLY_ASKED.items() if name in names}
         for _ in range(ATTEMPTS):
             known = {**STRANGER, **self._group(api)} if self._rng.random() < 0.7 else {}
-            request = generate(self._rng, api, version, self._returned, filled=path)
+            request = generate(self._rng, api, version, self._returned, filled=(*path, *IN_ELEMENTS))
             request = replace(request, **asked, **{name: known[name] for name in names & set(known)})
             request = _with_enumerated(self._rng, api.name, layout, request)
             with suppress(EncodeError):  # a value that this version cannot carry

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.fuzz.wire.generate.response_values import ResponseValues
+from highwater.fuzz.wire.generate.response_values import THING_OF, ResponseValues
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.records import build_batch
 from highwater.reference.wire.registry import Api
@@ -79,6 +79,8 @@ LENGTHS: Final = {"topic_partitions": (0, 0, 0, 1)}
 KNOWN_SHARE: Final = 0.9
 RETURNED_SHARE: Final = 0.5
 """Of the fields for which the target returned a value."""
+BROKER_SHARE: Final = 0.8
+"""Of the ids of brokers: an assignment to one that does not exist is refused at once."""
 RETURNED_KINDS: Final = frozenset({"string", "uuid", "int16", "int32", "int64"})
 
 
@@ -121,7 +123,8 @@ class _Maker:
         if isinstance(kind, ArrayOf):
             count = 1 if name in self.filled else rng.choice(LENGTHS.get(name, (0, 1, 1, 2)))
             return tuple(self._value(layout, name, kind.element) for _ in range(count))
-        if self.returned is not None and kind.name in RETURNED_KINDS and rng.random() < RETURNED_SHARE:
+        share = BROKER_SHARE if THING_OF.get(name) == "broker" else RETURNED_SHARE
+        if self.returned is not None and kind.name in RETURNED_KINDS and rng.random() < share:
             value = self.returned.draw(rng, self.key, name, kind.name)
             if value is not None:
                 return value

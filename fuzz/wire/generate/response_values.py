@@ -24,6 +24,7 @@ SAME: Final = {
     "leader epoch": ("leader_epoch", "current_leader_epoch", "last_fetched_epoch", "committed_leader_epoch"),
     "group": ("group_id", "group_ids", "groups", "groups_names"),
     "topic": ("topic", "topic_name"),
+    "broker": ("node_id", "broker_id", "broker_ids", "replicas", "replica_nodes"),
 }  # fmt: skip
 """Names of one thing in requests and responses."""
 THING_OF: Final = {name: thing for thing, names in SAME.items() for name in names}
