@@ -18,6 +18,8 @@ from highwater.reference.wire.registry import APIS
 
 API_VERSIONS: Final = 18
 SOFTWARE_NAME_SINCE: Final = 3
+MIN_FEATURE_0_SINCE: Final = 4
+"""Older clients refuse a feature whose least version is 0 (KAFKA-17011)."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -61,14 +63,14 @@ class ApiVersionsHandler:
         """Return the supported versions; to an unknown version, the range of this key only, in version 0 (KIP-511)."""
         body: ApiVersionsRequest | None = request.body
         if body is None:
-            return self._response(ErrorCode.UNSUPPORTED_VERSION, {API_VERSIONS: self._served[API_VERSIONS]})
+            return self._response(0, ErrorCode.UNSUPPORTED_VERSION, {API_VERSIONS: self._served[API_VERSIONS]})
         if request.api_version >= SOFTWARE_NAME_SINCE:
             names = (body.client_software_name, body.client_software_version)
             if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
-                return self._response(ErrorCode.INVALID_REQUEST, {})
-        return self._response(ErrorCode.NONE, self._served)
+                return self._response(request.api_version, ErrorCode.INVALID_REQUEST, {})
+        return self._response(request.api_version, ErrorCode.NONE, self._served)
 
-    def _response(self, error: ErrorCode, served: dict[int, ServedApi]) -> ApiVersionsResponse:
+    def _response(self, version: int, error: ErrorCode, served: dict[int, ServedApi]) -> ApiVersionsResponse:
         return ApiVersionsResponse(
             error_code=error,
             api_keys=tuple(
@@ -77,7 +79,7 @@ class ApiVersionsHandler:
             ),
             supported_features=tuple(
                 SupportedFeatureKey(name=name, min_version=0, max_version=level)
-                for name, level in self._features.items()
+                for name, level in (self._features.items() if version >= MIN_FEATURE_0_SINCE else ())
             ),
             finalized_features_epoch=0,
             finalized_features=tuple(

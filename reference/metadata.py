@@ -75,11 +75,13 @@ class MetadataHandler:
             ]
         else:
             create = body.allow_auto_topic_creation and self._context.config.auto_create_topics_enable
+            by_id = any(requested.topic_id != ZERO_UUID for requested in body.topics)  # then names do not count
             topics = [
                 self._by_id(requested.topic_id)
-                if requested.name is None
+                if requested.name is None or by_id
                 else self._by_name(requested.name, create=create)
                 for requested in dict.fromkeys(body.topics)
+                if requested.topic_id != ZERO_UUID or not by_id
             ]
         if body.include_topic_authorized_operations:
             topics = [replace(topic, topic_authorized_operations=TOPIC_OPERATIONS) for topic in topics]
@@ -108,22 +110,23 @@ class MetadataHandler:
             await self._purgatory.sleep(FIRST_UPDATE_POLL_MS)
 
     def _by_id(self, topic_id: bytes) -> MetadataResponseTopic:
-        for name, topic in self._cache.topics.items():
-            if topic.topic_id == topic_id:
-                return self._describe(name, topic)
+        if (name := self._cache.name_of(topic_id)) is not None:
+            return self._describe(name, self._cache.topics[name])
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
 
     def _by_name(self, name: str, *, create: bool) -> MetadataResponseTopic:
         topic = self._cache.topics.get(name)
         if topic is not None:
             return self._describe(name, topic)
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not is_legal_name(name):
-            error = ErrorCode.INVALID_TOPIC_EXCEPTION
-        elif create or name in INTERNAL_TOPICS:
+        is_legal = is_legal_name(name)
+        if is_legal and create:
             self.create_in_background(name)
-            error = ErrorCode.LEADER_NOT_AVAILABLE
-        return MetadataResponseTopic(error_code=error, name=name, topic_id=ZERO_UUID)
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
+            name=name,
+            topic_id=ZERO_UUID,
+            is_internal=name in INTERNAL_TOPICS,
+        )
 
     def create_in_background(self, name: str) -> None:
         if name not in self._creating:

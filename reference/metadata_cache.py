@@ -27,6 +27,7 @@ class MetadataCache:
         self.brokers: dict[int, Endpoint] = {}
         self.racks: dict[int, str | None] = {}
         self.topics: dict[str, CachedTopic] = {}
+        self._names: dict[bytes, str] = {}  # by topic id
 
     def update(self, request: UpdateMetadataRequest) -> list[str]:
         """Apply an UpdateMetadata request; return the names of the deleted topics."""
@@ -46,11 +47,14 @@ class MetadataCache:
 
     def _update_partition(self, name: str, topic_id: bytes, state: UpdateMetadataPartitionState) -> None:
         if state.leader == LEADER_DURING_DELETE:
-            self.topics.pop(name, None)
+            gone = self.topics.pop(name, None)
+            self._names.pop(gone.topic_id if gone else topic_id, None)
             return
         topic = self.topics.get(name)
         if topic is None or topic.topic_id != topic_id:
+            self._names.pop(topic.topic_id if topic else topic_id, None)
             topic = self.topics[name] = CachedTopic(topic_id)
+            self._names[topic_id] = name
         known = topic.partitions.get(state.partition_index)
         if known is None or state.leader_epoch >= known.leader_epoch:
             topic.partitions[state.partition_index] = state
@@ -74,7 +78,7 @@ class MetadataCache:
         return self.racks.get(broker_id)
 
     def name_of(self, topic_id: bytes) -> str | None:
-        return next((name for name, topic in self.topics.items() if topic.topic_id == topic_id), None)
+        return self._names.get(topic_id)
 
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self.brokers

@@ -46,6 +46,7 @@ from highwater.reference.wire.schema import ZERO_UUID
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 INTERNAL_TOPICS = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}
+METADATA_TOPIC = "__cluster_metadata"
 MAX_PARTITIONS = 10_000
 
 
@@ -73,6 +74,19 @@ def store_lost() -> RefusedRequestError:
 
 def is_legal_name(name: str) -> bool:
     return bool(LEGAL_NAME.fullmatch(name)) and name not in {".", ".."}
+
+
+def _check_name(name: str, existing: Mapping[str, str]) -> None:
+    """Raise RefusedRequestError if no topic may have the name, or if its metrics would be those of another topic."""
+    if not is_legal_name(name):
+        raise RefusedRequestError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "The topic name is not legal: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', but not '.' or '..'.",
+        )
+    other = existing.get(name.replace(".", "_"), name)
+    if other != name:
+        message = f"The topic {name} would have the same metrics as {other}: '.' and '_' are one there."
+        raise RefusedRequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def repeated(keys: Iterable[Key]) -> set[Key]:
@@ -103,7 +117,8 @@ class Topics:
         body: CreateTopicsRequest = request.body
         names = [topic.name for topic in body.topics]
         twice = repeated(names)
-        existing = {name.replace(".", "_"): name for name in self._cache.topics}
+        existing = self._metric_names()
+        is_too_large = sum(map(self._count_partitions, body.topics)) > MAX_PARTITIONS
         planned: dict[str, NewTopic] = {}
         refused: dict[str, RefusedRequestError] = {}
         for topic in body.topics:
@@ -112,6 +127,11 @@ class Topics:
                     raise RefusedRequestError(ErrorCode.NOT_CONTROLLER)
                 if topic.name in twice:
                     raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
+                if topic.name == METADATA_TOPIC:
+                    raise RefusedRequestError(ErrorCode.INVALID_REQUEST, "This topic is the controllers' own.")
+                if is_too_large:
+                    message = f"A request creates at most {MAX_PARTITIONS} partitions."
+                    raise RefusedRequestError(ErrorCode.POLICY_VIOLATION, message)
                 planned[topic.name] = self._plan(topic, existing)
             except RefusedRequestError as error:
                 refused[topic.name] = error
@@ -123,30 +143,31 @@ class Topics:
                 CreatableTopicResult(name=name, error_code=refused[name].error, error_message=refused[name].message)
                 if name in refused
                 else self._result(planned[name], configs(tuple(sorted(planned[name].settings.items()))))
-                for name in names
+                for name in dict.fromkeys(names)
             )
         )
 
-    def _plan(self, topic: CreatableTopic, existing: Mapping[str, str]) -> NewTopic:
-        """Return the topic to create; raise RefusedRequestError if it cannot be.
+    def _metric_names(self) -> dict[str, str]:
+        """Return the topics that exist, by their name in metrics, where '.' and '_' are one (Topic.hasCollision)."""
+        return {name.replace(".", "_"): name for name in self._cache.topics}
 
-        `existing` are the topics that exist, by their name in metrics, where '.' and '_' are one (Topic.hasCollision).
+    def _count_partitions(self, topic: CreatableTopic) -> int:
+        counted = self._context.config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+        return len(topic.assignments) or max(counted, 0)
+
+    def _plan(self, topic: CreatableTopic, existing: Mapping[str, str]) -> NewTopic:
+        """Return the topic to create; raise RefusedRequestError if it cannot be. `existing`: see `_metric_names`.
+
+        The checks have the order of Apache Kafka (ReplicationControlManager.createTopics).
         """
+        _check_name(topic.name, existing)
+        if topic.name in self._cache.topics:
+            raise RefusedRequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name} already exists.")
         settings = {config.name: config.value for config in topic.configs if config.value is not None}
         if any(config.value is None for config in topic.configs):
             message = "The request names a config without a value."
             raise RefusedRequestError(ErrorCode.INVALID_CONFIG, message)
         self.check_settings(settings)
-        if not is_legal_name(topic.name):
-            raise RefusedRequestError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                "The topic name is not legal: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', but not '.' or '..'.",
-            )
-        if topic.name in self._cache.topics:
-            raise RefusedRequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name} already exists.")
-        if collision := existing.get(topic.name.replace(".", "_")):
-            message = f"The topic {topic.name} would have the same metrics as {collision}: '.' and '_' are one there."
-            raise RefusedRequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
         return NewTopic(topic.name, self._topic_id(topic.name), self._assignment(topic), settings)
 
     async def _create_all(self, planned: Mapping[str, NewTopic], wait_ms: int) -> dict[str, RefusedRequestError]:
@@ -220,7 +241,7 @@ class Topics:
         config = self._context.config
         partitions = config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
         factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
-        if not 0 < partitions <= MAX_PARTITIONS:
+        if factor > 0 >= partitions:
             raise RefusedRequestError(
                 ErrorCode.INVALID_PARTITIONS, f"A topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}."
             )
@@ -258,6 +279,10 @@ class Topics:
 
     async def create_automatically(self, name: str) -> None:
         """Create a missing topic for Metadata or FindCoordinator, with the default number of partitions."""
+        try:
+            _check_name(name, self._metric_names())
+        except RefusedRequestError:
+            return
         config, brokers = self._context.config, sorted(self._cache.brokers)
         counts = {
             "__consumer_offsets": (config.offsets_topic_num_partitions, config.offsets_topic_replication_factor),
@@ -280,7 +305,7 @@ class Topics:
         body: CreatePartitionsRequest = request.body
         twice = repeated(topic.name for topic in body.topics)
         results = []
-        for topic in body.topics:
+        for topic in {topic.name: topic for topic in body.topics}.values():
             error, message = ErrorCode.NONE, None
             try:
                 if topic.name in twice:

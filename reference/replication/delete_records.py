@@ -11,6 +11,7 @@ from highwater.reference.effects import Request
 from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.replication.replica_manager import ReplicaManager
+from highwater.reference.topics import INTERNAL_TOPICS
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.offsets import (
     DeleteRecordsPartition,
@@ -56,6 +57,8 @@ class DeleteRecordsHandler:
         partition = self._replicas.partitions.get((topic, requested.partition_index))
         if partition is None or partition.role is not Role.LEADER:
             return self._replicas.not_leader(topic, requested.partition_index), UNKNOWN
+        if topic in INTERNAL_TOPICS:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION, UNKNOWN
         if "delete" not in self._configs.log_config(topic).cleanup_policy:
             return ErrorCode.POLICY_VIOLATION, UNKNOWN
         offset = partition.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset

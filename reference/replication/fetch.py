@@ -41,6 +41,8 @@ Aborted = tuple[AbortedTransaction, ...]
 
 CONSUMER = -1
 NO_EPOCH = -1
+FETCH_MAX_BYTES = 55 * 1024 * 1024
+"""The most that a broker returns, whatever a request asks for (`fetch.max.bytes`)."""
 RACKS_SINCE = 11
 DEBUGGING_CONSUMER = -2  # compares replicas, so followers answer it too
 READ_COMMITTED = 1
@@ -175,17 +177,17 @@ class FetchHandler:
 
     def _read(self, fetch_context: FetchContext, any_replica: bool, *, first_pass: bool) -> ReadPass:
         body, session = fetch_context.body, fetch_context.session
-        read_pass = ReadPass(body, session, any_replica, first_pass, body.max_bytes)
+        read_pass = ReadPass(body, session, any_replica, first_pass, min(body.max_bytes, FETCH_MAX_BYTES))
         if session is not None:
             session.moved = False
         for topic, requested in fetch_context.requests():
-            if requested.partition_max_bytes < 0:  # LogSegment.read throws IllegalArgumentException
-                read_pass.add(topic, _error_data(requested, ErrorCode.UNKNOWN_SERVER_ERROR), urgent=True)
-                continue
             partition = self._replicas.partitions.get((topic, requested.partition))
             if partition is None:
                 error = self._replicas.not_leader(topic, requested.partition)
                 read_pass.add(topic, _error_data(requested, error), urgent=True)
+                continue
+            if requested.partition_max_bytes < 0:  # LogSegment.read throws IllegalArgumentException
+                read_pass.add(topic, _error_data(requested, ErrorCode.UNKNOWN_SERVER_ERROR), urgent=True)
                 continue
             if session is not None:
                 session.watch((topic, requested.partition), partition)
@@ -220,6 +222,10 @@ class FetchHandler:
             preferred = partition.preferred_read_replica(body.rack_id, requested.fetch_offset, self._rack_of)
             if preferred != NO_LEADER:
                 return _partition_data(partition, preferred_read_replica=preferred), True  # redirect (KIP-392)
+        if error is ErrorCode.NONE and body.replica_id >= 0 and body.replica_id not in partition.remotes:
+            # The broker that asks may know a newer assignment (Partition.followerReplicaOrThrow).
+            has_epoch = requested.current_leader_epoch != NO_EPOCH
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
         diverging: Diverging | None = None
         records = b""
         if error is ErrorCode.NONE:

@@ -1,6 +1,7 @@
 """Serve Produce (key 0), v0-12: validate one record batch per partition, append it, and wait as `acks` requires."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from highwater.reference.configuration.topics import TopicConfigs
 from highwater.reference.context import Context
@@ -11,7 +12,7 @@ from highwater.reference.replication.replica_manager import ReplicaManager
 from highwater.reference.replication.validation import BatchValidator, RefusedBatchError
 from highwater.reference.topics import INTERNAL_TOPICS
 from highwater.reference.transactions.tracing import trace_record
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import ErrorCode, WireError
 from highwater.reference.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -20,7 +21,7 @@ from highwater.reference.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from highwater.reference.wire.records import BatchHeader, batch_headers, with_append_time
+from highwater.reference.wire.records import MAGIC, BatchHeader, batch_headers, with_append_time
 
 ACKS = {0, 1, -1}
 ADMIN_CLIENT_ID = "__admin_client"
@@ -28,7 +29,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 WITHOUT_LOG_START = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REQUIRED_ACKS,
-    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.RECORD_LIST_TOO_LARGE,
 }  # fmt: skip
 """Errors of Produce without log_start_offset (ReplicaManager.appendToLocalLog)."""
 ABORTABLE_SINCE = 11
@@ -50,10 +51,12 @@ class ProduceHandler:
         for topic in body.topic_data:
             for data in topic.partition_data:
                 batches.setdefault(topic.name, {})[data.index] = data
+        every = [data for partitions in batches.values() for data in partitions.values()]
+        is_unnamed = body.transactional_id is None and any(map(_is_transactional, every))
         answers = [
             (
                 name,
-                [self._start_partition(name, data, request) for data in partitions.values()],
+                [self._start_partition(name, data, request, is_unnamed=is_unnamed) for data in partitions.values()],
             )
             for name, partitions in batches.items()
         ]
@@ -64,12 +67,14 @@ class ProduceHandler:
         return ProduceResponse(responses=tuple(responses))
 
     def _start_partition(
-        self, topic: str, data: PartitionProduceData, request: Request
+        self, topic: str, data: PartitionProduceData, request: Request, *, is_unnamed: bool
     ) -> Pending[PartitionProduceResponse]:
         answer: Pending[PartitionProduceResponse] = Pending()
 
         async def run() -> None:
             try:
+                if is_unnamed:  # all of the request is refused (KafkaApis.handleProduceRequest)
+                    raise RefusedBatchError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
                 if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
                     raise RefusedBatchError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to this topic")
                 answer.resolve(await self._produce_one(topic, data, request.body, request.api_version))
@@ -83,7 +88,10 @@ class ProduceHandler:
                         log_append_time_ms=-1,
                         log_start_offset=self._log_start_offset(topic, data.index, refused.error),
                         error_message=str(refused) or None,
-                        record_errors=tuple(BatchIndexAndErrorMessage(batch_index=index) for index in refused.records),
+                        record_errors=tuple(
+                            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                            for index, message in sorted(refused.records.items())
+                        ),
                     )
                 )
 
@@ -132,11 +140,13 @@ class ProduceHandler:
         )
 
     def _leader(self, topic: str, number: int, acks: int) -> Partition:
-        if acks not in ACKS:
-            raise RefusedBatchError(ErrorCode.INVALID_REQUIRED_ACKS)
         partition = self._replicas.partitions.get((topic, number))
-        if partition is None or partition.role is not Role.LEADER:
-            raise RefusedBatchError(self._replicas.not_leader(topic, number))
+        is_leader = partition is not None and partition.role is Role.LEADER
+        error = ErrorCode.NONE if is_leader else self._replicas.not_leader(topic, number)
+        if acks not in ACKS and error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            error = ErrorCode.INVALID_REQUIRED_ACKS
+        if partition is None or error is not ErrorCode.NONE:
+            raise RefusedBatchError(error)
         too_few = not partition.has_min_isr(partition.isr) and self._context.guards.append_needs_min_isr
         if acks == -1 and too_few:
             raise RefusedBatchError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -149,8 +159,7 @@ class ProduceHandler:
 
         From v12 on, the first batch adds the partition to the transaction.
         """
-        if transactional_id is None:
-            raise RefusedBatchError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        assert transactional_id is not None, "a request with such a batch and no id is refused as a whole"
         producers, guards = partition.log.producers, self._context.guards
         if producers.has_open_transaction(header) or not guards.verify_before_append:
             return
@@ -196,3 +205,11 @@ class ProduceHandler:
         self._context.meters.mark("MessagesInPerSec", header.record_count)
         self._context.meters.mark("BytesInPerSec", len(batch))
         return base_offset, append_time
+
+
+def _is_transactional(data: PartitionProduceData) -> bool:
+    """Return whether one of the batches is transactional, as far as they can be read."""
+    with suppress(WireError):
+        headers = batch_headers(data.records or b"")
+        return any(header.magic == MAGIC and header.is_transactional for _, header in headers)
+    return False

@@ -4,7 +4,7 @@ Apache Kafka: LogValidator, UnifiedLog.analyzeAndValidateRecords. v0-2 of Produc
 converts them to record batches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from highwater.reference.configuration.topics import TopicConfigs
@@ -15,7 +15,6 @@ from highwater.reference.wire.log_entries import up_convert
 from highwater.reference.wire.record_scan import Scan, scan_records
 from highwater.reference.wire.records import (
     COMPRESSION_BITS,
-    LENGTH_END,
     MAGIC,
     BatchHeader,
     TimestampType,
@@ -35,11 +34,11 @@ KNOWN_CODECS: Final = frozenset(Compression)
 
 
 class RefusedBatchError(Exception):
-    """The batch is rejected with an error code; `records` are the indexes of the invalid records, if known."""
+    """The batch is rejected with an error code; `records` says what is wrong with which record, if known."""
 
-    def __init__(self, error: ErrorCode, message: str = "", records: Sequence[int] = ()) -> None:
+    def __init__(self, error: ErrorCode, message: str = "", records: Mapping[int, str] | None = None) -> None:
         super().__init__(message)
-        self.error, self.records = error, records
+        self.error, self.records = error, records or {}
 
 
 class BatchValidator:
@@ -55,44 +54,67 @@ class BatchValidator:
         """
         if version < RECORD_BATCHES_SINCE:
             batch = _up_converted(batch)
-        header = _only_header(batch)
+        batch, header = _only_batch(batch)
         if header.magic != MAGIC:
             raise RefusedBatchError(ErrorCode.INVALID_RECORD, "only record batch format v2 is accepted")
-        if header.batch_length + LENGTH_END > self._configs.max_message_bytes(topic):
-            raise RefusedBatchError(ErrorCode.MESSAGE_TOO_LARGE)
+        self._check_size(topic, header)
         if not crc_valid(batch, 0, header):
             raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE)
         _check_header(header)
         _check_codec(header, version)
         scan = _scan(batch, header)
-        self._check_keys(topic, scan)
-        if self._configs.value(topic, "message.timestamp.type") == "CreateTime":
-            self._check_timestamps(topic, batch, scan)
-            if header.max_timestamp != scan.largest_timestamp or header.timestamp_type is not TimestampType.CREATE_TIME:
-                batch = with_create_time(batch, scan.largest_timestamp)  # searches by time rely on it
-                header = _only_header(batch)
+        is_create_time = self._configs.value(topic, "message.timestamp.type") == "CreateTime"
+        self._check_records(topic, batch, header, scan, is_create_time=is_create_time)
+        is_wrong = (
+            header.max_timestamp != scan.largest_timestamp or header.timestamp_type is TimestampType.LOG_APPEND_TIME
+        )
+        if is_create_time and is_wrong:  # searches by time rely on it
+            batch, header = _only_batch(with_create_time(batch, scan.largest_timestamp))
         codec = self._configs.value(topic, "compression.type")
-        return (batch, header) if codec == KEEP_PRODUCER_CODEC else _recompress(batch, header, CODECS[codec])
+        if codec != KEEP_PRODUCER_CODEC and header.compression is not CODECS[codec]:
+            batch, header = _only_batch(recompressed(batch, CODECS[codec]))
+            self._check_size(topic, header)
+        if header.size > int(self._configs.value(topic, "segment.bytes")):
+            raise RefusedBatchError(ErrorCode.RECORD_LIST_TOO_LARGE, "the batch is larger than a segment")
+        return batch, header
 
-    def _check_keys(self, topic: str, scan: Scan) -> None:
-        """Check that every record of a compacted topic has a key (KIP-467)."""
-        if scan.keyless and "compact" in self._configs.value(topic, "cleanup.policy"):
-            raise RefusedBatchError(
-                ErrorCode.INVALID_RECORD, "a compacted topic needs a key in every record", scan.keyless
-            )
+    def _check_size(self, topic: str, header: BatchHeader) -> None:
+        if header.size > self._configs.max_message_bytes(topic):
+            raise RefusedBatchError(ErrorCode.MESSAGE_TOO_LARGE)
 
-    def _check_timestamps(self, topic: str, batch: bytes, scan: Scan) -> None:
-        """Check that no timestamp is too far from the broker's clock (KIP-937); -1 is no timestamp."""
+    def _check_records(
+        self, topic: str, batch: bytes, header: BatchHeader, scan: Scan, *, is_create_time: bool
+    ) -> None:
+        """Check keys (KIP-467) and timestamps (KIP-937) of all records; a wrong timestamp gives the error its code."""
+        keyless = scan.keyless if "compact" in self._configs.value(topic, "cleanup.policy") else ()
+        times = self._wrong_timestamps(topic, batch, header, scan, is_create_time=is_create_time)
+        wrong = times | dict.fromkeys(keyless, "a compacted topic needs a key in every record")
+        if times.keys() - set(keyless):
+            raise RefusedBatchError(ErrorCode.INVALID_TIMESTAMP, "timestamps are out of range", wrong)
+        if wrong:
+            raise RefusedBatchError(ErrorCode.INVALID_RECORD, "records have no key", wrong)
+
+    def _wrong_timestamps(
+        self, topic: str, batch: bytes, header: BatchHeader, scan: Scan, *, is_create_time: bool
+    ) -> dict[int, str]:
+        """Return which timestamps are too far from the broker's clock, or of a type that only a broker may set.
+
+        -1 is no timestamp. With LogAppendTime the broker replaces all.
+        """
+        is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
         before_ms, after_ms = self._configs.timestamp_limits_ms(topic)
         oldest, newest = self._context.now.wall_ms - before_ms, self._context.now.wall_ms + after_ms
-        if oldest <= scan.smallest_timestamp and scan.largest_timestamp <= newest:
-            return
-        times = [record.timestamp for record in decode_records(batch)[1]]
-        outside = [i for i, at in enumerate(times) if at != NO_TIMESTAMP and not oldest <= at <= newest]
-        if outside:
-            raise RefusedBatchError(
-                ErrorCode.INVALID_TIMESTAMP, f"timestamps must be between {oldest} and {newest}", outside
-            )
+        is_inside = oldest <= scan.smallest_timestamp and scan.largest_timestamp <= newest
+        if not is_append_time and (is_inside or not is_create_time):
+            return {}
+        wrong: dict[int, str] = {}
+        for index, record in enumerate(decode_records(batch)[1]):
+            if is_create_time and record.timestamp != NO_TIMESTAMP:
+                if not oldest <= record.timestamp <= newest:
+                    wrong[index] = f"the timestamp must be between {oldest} and {newest}"
+            elif is_append_time:
+                wrong[index] = "only a broker may set the timestamp type LogAppendTime"
+        return wrong
 
 
 def _check_header(header: BatchHeader) -> None:
@@ -121,14 +143,6 @@ def _scan(batch: bytes, header: BatchHeader) -> Scan:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def _recompress(batch: bytes, header: BatchHeader, codec: Compression) -> tuple[bytes, BatchHeader]:
-    """Return the batch compressed with the codec of the topic (`compression.type`)."""
-    if header.compression is codec:
-        return batch, header
-    stored = recompressed(batch, codec)
-    return stored, _only_header(stored)
-
-
 def _up_converted(message_set: bytes) -> bytes:
     """Convert the message set of an old client to a record batch (KIP-724)."""
     try:
@@ -137,14 +151,13 @@ def _up_converted(message_set: bytes) -> bytes:
         raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 
-def _only_header(batch: bytes) -> BatchHeader:
+def _only_batch(data: bytes) -> tuple[bytes, BatchHeader]:
+    """Return the one batch, without an incomplete one behind it (UnifiedLog.trimInvalidBytes), and its header."""
     try:
-        headers = list(batch_headers(batch))
+        headers = list(batch_headers(data))
     except WireError as error:
         raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if len(headers) != 1:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, "expected exactly one record batch")
-    position, header = headers[0]
-    if position or header.size != len(batch):
-        raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, "bytes after the record batch")
-    return header
+    ((_, header),) = headers
+    return data[: header.size], header
