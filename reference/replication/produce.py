@@ -29,7 +29,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 WITHOUT_LOG_START = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REQUIRED_ACKS,
-    ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
 }  # fmt: skip
 """Errors of Produce without log_start_offset (ReplicaManager.appendToLocalLog)."""
 ABORTABLE_SINCE = 11

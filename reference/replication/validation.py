@@ -74,8 +74,6 @@ class BatchValidator:
         if codec != KEEP_PRODUCER_CODEC and header.compression is not CODECS[codec]:
             batch, header = _only_batch(recompressed(batch, CODECS[codec]))
             self._check_size(topic, header)
-        if header.size > int(self._configs.value(topic, "segment.bytes")):
-            raise RefusedBatchError(ErrorCode.RECORD_LIST_TOO_LARGE, "the batch is larger than a segment")
         return batch, header
 
     def _check_size(self, topic: str, header: BatchHeader) -> None:

@@ -35,7 +35,10 @@ def _single_faults() -> dict[str, tuple[bytes, tuple[E, ...]]]:
         "two batches": (GOOD + GOOD, INVALID),
         "magic 1": (with_bytes(GOOD, MAGIC_AT, b"\x01"), OF_CLIENT),
         "a producer id without a sequence": (numbered(producer_id=77, producer_epoch=0), INVALID),
-        "a transaction without a producer id": (numbered(transactional=True), INVALID),
+        "a transaction without a producer id": (
+            numbered(transactional=True),
+            (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,),
+        ),
     }
 
 
