@@ -6,6 +6,7 @@ all brokers, which precedes the config file, which precedes the default (ConfigS
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +14,7 @@ import msgspec
 
 from highwater.reference.configuration.broker import BrokerConfig
 from highwater.reference.configuration.broker_values import DYNAMIC
+from highwater.reference.configuration.topic_values import is_integer
 from highwater.reference.context import from_json
 from highwater.reference.store.client import StoreClient
 from highwater.reference.store.messages import WatchEvent
@@ -76,7 +78,7 @@ class BrokerConfigs:
     def in_effect(self) -> BrokerConfig:
         """The config file with the stored settings in place of its own."""
         changed: dict[str, Any] = {
-            FIELDS[name].name: msgspec.convert(self.value(name), FIELDS[name].type, strict=False)
+            FIELDS[name].name: msgspec.convert(_plain(self.value(name)), FIELDS[name].type, strict=False)
             for name in {name for stored in self._stored.values() for name in stored}
             if name in FIELDS
         }
@@ -104,6 +106,15 @@ class BrokerConfigs:
                 for name, value in stored.items()
                 if name in DYNAMIC and DYNAMIC[name].is_valid(value)
             }
+
+
+def _plain(value: str) -> str:
+    """Return a number without what ConfigDef.parseType accepts and msgspec does not: `+5`, `005`, `.5`."""
+    if is_integer(value):
+        return str(int(value))
+    with suppress(ValueError):
+        return str(float(value))
+    return value
 
 
 def static_layers(static: BrokerConfig, name: str) -> Iterator[Layer]:

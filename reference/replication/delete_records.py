@@ -72,7 +72,11 @@ class DeleteRecordsHandler:
     ) -> DeleteRecordsPartitionResult:
         low_watermark = UNKNOWN
         if error is ErrorCode.NONE:
-            partition = self._replicas.partitions[key]
+            partition = self._replicas.partitions.get(key)
+            if partition is None:  # it was reassigned while another one was waited for
+                return DeleteRecordsPartitionResult(
+                    partition_index=key[1], low_watermark=UNKNOWN, error_code=self._replicas.not_leader(*key)
+                )
             while (low_watermark := _low_watermark(partition)) < offset:
                 if self._context.now.monotonic_ms >= deadline_ms:
                     error = ErrorCode.REQUEST_TIMED_OUT

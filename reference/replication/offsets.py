@@ -129,12 +129,10 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int]:
         return end, -1
     if timestamp == EARLIEST:
         return log.log_start_offset, -1
-    records = (
-        record
-        for batch in log.batches_from_timestamp(max(timestamp, 0))
-        for record in log.decode(batch)[1]
-        if log.log_start_offset <= record.offset
+    batches = (
+        log.batches_with_largest_timestamp() if timestamp == MAX_TIMESTAMP else log.batches_from_timestamp(timestamp)
     )
+    records = (record for batch in batches for record in log.decode(batch)[1] if log.log_start_offset <= record.offset)
     if timestamp == MAX_TIMESTAMP:
         found = max(records, key=lambda record: record.timestamp, default=None)
     else:

@@ -84,7 +84,7 @@ class ReplicaManager:
                     self._trace_restart(opened)
         self._context.timer(ISR_CHECK, config.replica_lag_time_max_ms // 2)
         self._context.timer(HIGH_WATERMARK_CHECKPOINT, config.high_watermark_checkpoint_interval_ms)
-        self._context.timer(LOG_FLUSH, config.log_flush_interval_ms)
+        self._context.timer(LOG_FLUSH, max(1, config.log_flush_interval_ms))
 
     def not_leader(self, topic: str, number: int) -> ErrorCode:
         """Return the error code for a partition that this broker does not lead: offline, not leader, or unknown."""
@@ -319,7 +319,7 @@ class ReplicaManager:
             self._context.timer(HIGH_WATERMARK_CHECKPOINT, config.high_watermark_checkpoint_interval_ms)
         elif timer == LOG_FLUSH:
             self._flush_logs()
-            self._context.timer(LOG_FLUSH, config.log_flush_interval_ms)
+            self._context.timer(LOG_FLUSH, max(1, config.log_flush_interval_ms))
 
     def _checkpoints(self) -> list[tuple[Checkpoint, dict[Key, int]]]:
         return [

@@ -15,6 +15,7 @@ from highwater.reference.storage.recovery import CLEANED
 from highwater.reference.storage.segment import Segment
 from highwater.reference.wire.records import BatchHeader, Record, rebuild_batch
 
+INT64_MAX: Final = (1 << 63) - 1
 MAX_KEYS: Final = 1_000_000
 """Limit of keys in the offset map of one cleaning; the remaining segments are left to the next cleaning."""
 
@@ -123,7 +124,7 @@ def _cleaned_batch(log: Log, data: bytes, latest: dict[bytes, int], wall_ms: int
     retained = [] if _is_aborted(log, header) else [r for r in records if _should_retain(r, header, latest, wall_ms)]
     horizon = header.delete_horizon_ms
     if horizon is None and any(record.value is None for record in retained):
-        horizon = wall_ms + log.config.delete_retention_ms
+        horizon = min(wall_ms + log.config.delete_retention_ms, INT64_MAX)
     if len(retained) == len(records) and horizon == header.delete_horizon_ms:
         return data
     if retained or _holds_last_sequence(log, header):

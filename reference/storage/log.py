@@ -392,6 +392,15 @@ class Log:
                 if header.max_timestamp >= timestamp and header.last_offset >= self.log_start_offset:
                     yield segment.read(position, header.size)
 
+    def batches_with_largest_timestamp(self) -> Iterator[bytes]:
+        """Yield the first batch with the largest timestamp; all that have a time, if records of it are deleted."""
+        segment = max(self.segments, key=lambda each: each.largest_timestamp)
+        found = segment.locate(segment.largest_at) if segment.largest_timestamp >= 0 else None
+        if found is not None and found[1].base_offset >= self.log_start_offset:
+            yield segment.read(found[0], found[1].size)
+        elif found is not None:
+            yield from self.batches_from_timestamp(0)
+
     # -- compacting ------------------------------------------------------------------------------
 
     def replace(self, segment: Segment, path: str) -> None:

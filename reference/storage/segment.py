@@ -22,12 +22,12 @@ class Segment:
     __slots__ = (
         "_first_timestamp",
         "_interval_bytes",
-        "_largest_at",
         "_recent_offsets",
         "_recent_positions",
         "_since_entry",
         "base_offset",
         "fs",
+        "largest_at",
         "largest_timestamp",
         "offsets",
         "path",
@@ -47,7 +47,7 @@ class Segment:
         self.size = fs.size(self.path) if fs.exists(self.path) else 0
         self._first_timestamp: int | None = None
         self.largest_timestamp = -1
-        self._largest_at = base_offset
+        self.largest_at = base_offset
         self._interval_bytes = index_interval_bytes
         self._since_entry = 0
         self._recent_offsets: list[int] = []
@@ -79,17 +79,17 @@ class Segment:
         self._track_timestamp(header)
         if self._since_entry > self._interval_bytes:
             self.offsets.add(header.last_offset, position)
-            self.times.add(self.largest_timestamp, self._largest_at)
+            self.times.add(self.largest_timestamp, self.largest_at)
             self._since_entry = 0
         self._since_entry += header.size
 
     def _track_timestamp(self, header: BatchHeader) -> None:
         if header.max_timestamp > self.largest_timestamp:
-            self.largest_timestamp, self._largest_at = header.max_timestamp, header.last_offset
+            self.largest_timestamp, self.largest_at = header.max_timestamp, header.last_offset
 
     def close(self) -> None:
         """Add the largest timestamp to the time index, so that a restart does not need to search for it."""
-        self.times.add(self.largest_timestamp, self._largest_at)
+        self.times.add(self.largest_timestamp, self.largest_at)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Segment:
 
         Returns the position after the last batch.
         """
-        self.largest_timestamp, self._largest_at = self.times.last
+        self.largest_timestamp, self.largest_at = self.times.last
         end = self.offsets.floor(MAX_RELATIVE_OFFSET + self.base_offset)[1]
         for position, header in self.headers(end):
             self._track_timestamp(header)
@@ -226,7 +226,7 @@ class Segment:
         end = self.fs.size(self.path)
         self.offsets.reset()
         self.times.reset()
-        self.largest_timestamp, self._largest_at, self._since_entry = -1, self.base_offset, 0
+        self.largest_timestamp, self.largest_at, self._since_entry = -1, self.base_offset, 0
         self._first_timestamp = None
         self._recent_offsets.clear()
         self._recent_positions.clear()

@@ -10,6 +10,7 @@ import typer
 
 from highwater.errors import ExitCode
 from highwater.reference.tools.segment_files import Batch, Finding, find_segments, read_batches, verify_segment
+from highwater.reference.wire.records import NOT_UTF_8
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -99,7 +100,7 @@ def _batch_fields(batch: Batch) -> dict[str, Any]:
 
 def _records(batch: Batch) -> Iterator[dict[str, Any]]:
     for record in batch.records:
-        headers = {name: _text(value) for name, value in record.headers}
+        headers = {_text(name.encode(errors=NOT_UTF_8)): _text(value) for name, value in record.headers}
         yield {
             "offset": record.offset,
             "timestamp": record.timestamp,

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from highwater.reference.wire.compression import decompress
 from highwater.reference.wire.errors import BufferUnderflowError, InvalidBatchError
-from highwater.reference.wire.records import DEFAULT_MAX_BYTES, HEADER_SIZE, MIN_RECORD_SIZE, NULL, BatchHeader
+from highwater.reference.wire.records import DEFAULT_MAX_BYTES, HEADER_SIZE, MIN_RECORD_SIZE, BatchHeader
 from highwater.reference.wire.varint import ZIGZAG, read_varint, read_varlong
 
 CONTINUED: Final = 0x80
@@ -65,11 +65,9 @@ def _scan(data: bytes, header: BatchHeader) -> Scan:
         offset_delta, position = read_varint(data, position)
         if offset_delta != index:
             raise InvalidBatchError(f"record {index} has the offset delta {offset_delta}")
-        if data[position] == NULL:
+        if data[position] & 1:  # negative: null, maybe in a longer form than needed
             keyless.append(index)
-            position += 1
-        else:
-            position = _skip_bytes(data, position)
+        position = _skip_bytes(data, position)
         raw = data[position]
         if raw < CONTINUED:
             position = _skip_bytes(data, position)
@@ -104,7 +102,7 @@ def _skip_headers(data: bytes, position: int) -> int:
     if not 0 <= 2 * count <= len(data) - position:
         raise InvalidBatchError(f"{count} headers do not fit into the remaining {len(data) - position} bytes")
     for _ in range(count):
-        if data[position] == NULL:
+        if data[position] & 1:
             raise InvalidBatchError("a record header has no key")
         position = _skip_bytes(data, _skip_bytes(data, position))
     return position

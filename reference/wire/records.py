@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from highwater.reference.wire.compression import Compression, compress, decompress
-from highwater.reference.wire.errors import BufferUnderflowError, EncodeError, InvalidBatchError, InvalidStringError
+from highwater.reference.wire.errors import BufferUnderflowError, EncodeError, InvalidBatchError
 from highwater.reference.wire.schema import frozen
 from highwater.reference.wire.varint import read_varint, read_varlong, write_varint
 
@@ -24,6 +24,8 @@ CRC_START: Final = 21
 MIN_RECORD_SIZE: Final = 7
 """Seven numbers of at least one byte: length, attributes, two deltas, and the lengths of key, value and headers."""
 NULL: Final = 1
+NOT_UTF_8: Final = "surrogateescape"
+"""Header keys are bytes for a broker: it stores what it was given."""
 """-1 as a zigzag varint; every negative number is odd."""
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 
@@ -216,13 +218,12 @@ def decode_records(
         return header, _read_records(header, payload)
     except IndexError as error:
         raise BufferUnderflowError(f"records of the batch at byte {position} end early") from error
-    except UnicodeDecodeError as error:
-        raise InvalidStringError(f"header key in the batch at byte {position}: {error}") from error
 
 
 def _read_records(header: BatchHeader, data: bytes) -> list[Record]:
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    may_wrap = header.delete_horizon_ms is not None
     records: list[Record] = []
     position = 0
     for _ in range(header.record_count):
@@ -236,6 +237,8 @@ def _read_records(header: BatchHeader, data: bytes) -> list[Record]:
         if position != end:
             raise InvalidBatchError(f"record of {length} bytes ends at byte {position}, not {end}")
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        if may_wrap:
+            timestamp = _as_int64(timestamp)
         records.append(_new_record(Record, (base_offset + offset_delta, timestamp, key, value, headers)))
     if position != len(data):
         raise InvalidBatchError(f"{len(data) - position} bytes after the last record")
@@ -250,6 +253,8 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
         length, start = raw >> 1, position + 1
     else:
         length, start = read_varint(data, position)
+        if length == -1:  # null in a longer form than needed, which ByteUtils.readVarint accepts
+            return None, start
     end = start + length
     if end > len(data) or raw & 1:
         raise InvalidBatchError(f"{length} bytes at byte {start} of {len(data)}")
@@ -266,7 +271,7 @@ def _read_headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | 
         if key is None:
             raise InvalidBatchError("a record header has no key")
         value, position = _read_bytes(data, position)
-        headers.append((key.decode(), value))
+        headers.append((key.decode(errors=NOT_UTF_8), value))
     return tuple(headers), position
 
 
@@ -346,16 +351,21 @@ def _with_checksum(base_offset: int, partition_leader_epoch: int, covered: bytes
 def _write_record(out: bytearray, offset_delta: int, record: NewRecord, base_timestamp: int) -> None:
     timestamp, key, value, headers = record
     body = bytearray(1)  # the attributes byte; no record attribute is defined
-    write_varint(body, timestamp - base_timestamp)
+    write_varint(body, _as_int64(timestamp - base_timestamp))
     write_varint(body, offset_delta)
     _write_bytes(body, key)
     _write_bytes(body, value)
     write_varint(body, len(headers))
     for name, content in headers:
-        _write_bytes(body, name.encode())
+        _write_bytes(body, name.encode(errors=NOT_UTF_8))
         _write_bytes(body, content)
     write_varint(out, len(body))
     out += body
+
+
+def _as_int64(value: int) -> int:
+    """Wrap a sum of timestamps as Java does: one long ago and a delete horizon may be further apart than 64 bits."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _write_bytes(out: bytearray, value: bytes | None) -> None:

@@ -20,7 +20,6 @@ from highwater.reference.wire.errors import (
     DecodeError,
     EncodeError,
     InvalidBatchError,
-    InvalidStringError,
     InvalidVarintError,
 )
 from highwater.reference.wire.records import (
@@ -222,7 +221,6 @@ LAST_RECORD: Final = len(GOLDEN) - 7
         (FIRST_RECORD + 12, "01", InvalidBatchError),
         (FIRST_RECORD + 12, "7e", InvalidBatchError),
         (FIRST_RECORD + 13, "01", InvalidBatchError),
-        (FIRST_RECORD + 14, "ff", InvalidStringError),
         (FIRST_RECORD, "ffffffffff7f", InvalidVarintError),
         (LAST_RECORD + 4, "80808080", BufferUnderflowError),
     ],

@@ -39,7 +39,7 @@ async def creations_by_metadata(session: Session) -> None:
         for name in names:
             session.expect(not await exists(session, name), f"{name} exists, which no request allowed")
         chosen = names[: 1 + step % 2]
-        await _request(session, at, [*chosen, wrong], E.LEADER_NOT_AVAILABLE, create=True)
+        await _request(session, at, [*chosen, wrong], E.UNKNOWN_TOPIC_OR_PARTITION, create=True)
         for name in chosen:
             await session.healthy(name, session.default_partitions)
             replicas = {len(part.replica_nodes) for part in (await session.metadata(name)).partitions}
