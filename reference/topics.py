@@ -264,15 +264,19 @@ class Topics:
     async def _write(self, topic: NewTopic) -> ErrorCode:
         """Write a new topic to the store; return an error code.
 
-        The settings are written first, so that a broker that sees the topic finds them. A topic under deletion still
-        exists.
+        The settings are written with it and before it, so that a broker that sees the topic finds them, and that those
+        of a topic that another request has created stay. A topic under deletion still exists.
         """
         if not (await self._store.get(f"{DELETE_TOPICS}/{topic.name}")).error:
             return ErrorCode.TOPIC_ALREADY_EXISTS
-        self._store.call(Create(config_path(topic.name)))
-        self._store.call(SetData(config_path(topic.name), to_json(topic.settings)))
-        content = {"version": 3, "topic_id": topic.topic_id.hex(), "partitions": topic.assignment}
-        reply = await self._store.call(Create(f"{TOPICS}/{topic.name}", to_json(content)))
+        config, content = (
+            config_path(topic.name),
+            {"version": 3, "topic_id": topic.topic_id.hex(), "partitions": topic.assignment},
+        )
+        self._store.call(Create(config))  # it may exist
+        reply = await self._store.multi(
+            SetData(config, to_json(topic.settings)), Create(f"{TOPICS}/{topic.name}", to_json(content))
+        )
         if reply.error == "NodeExists":
             return ErrorCode.TOPIC_ALREADY_EXISTS
         return ErrorCode.UNKNOWN_SERVER_ERROR if reply.error else ErrorCode.NONE
@@ -355,7 +359,10 @@ class Topics:
             )
         brokers = sorted(self._cache.brokers)
         if topic.assignments is None:
-            factor = min(len(existing[0]), len(brokers))
+            factor = len(existing[0])
+            if factor > len(brokers):
+                message = f"{factor} replicas need as many live brokers; there are {len(brokers)}."
+                raise RefusedRequestError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
             start = _first_broker(topic.name, len(brokers))
             return assign_replicas(self._cache.racks, more, factor, start, first_partition=len(existing))
         added = {len(existing) + slot: tuple(a.broker_ids) for slot, a in enumerate(topic.assignments)}

@@ -84,7 +84,7 @@ def test_a_violation_of_a_transaction_shows_its_messages_across_nodes() -> None:
     requests = [line.split()[4] for line in shown]
     assert {"EndTxn", "WriteTxnMarkers", "AddPartitions", "Produce"} == set(requests)
     # The markers of the violation follow no EndTxn of this transaction: a late copy of an earlier one caused them.
-    first = number_of(shown, "txn 0 6 0: NONE")
+    first = number_of(shown, "txn 0 2 0: NONE")
     assert "WriteTxnMarkers" in requests[first:]
     assert "EndTxn" not in requests[first:]
 

@@ -30,4 +30,4 @@ def test_mixed_protocols_lead_to_two_owners_and_the_two_bounce_upgrade_does_not(
     assert outcomes["two_bounce_upgrade"].endswith(NONE)
     assert not outcomes["two_bounce_eager_members_revoke_all"].endswith(NONE)
     assert "A Unjoined" in outcomes["two_bounce_skipped"]
-    assert "A Stable in 3: nothing" in outcomes["two_bounce_skipped_one_protocol_for_all"]
+    assert "A Stable in 4: nothing" in outcomes["two_bounce_skipped_one_protocol_for_all"]

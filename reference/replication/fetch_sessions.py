@@ -82,6 +82,7 @@ class Session:
     used_ms: int
     replica_id: int = -1
     epoch: int = INITIAL_EPOCH + 1
+    isolation_level: int = 0
     partitions: dict[Key, CachedPartition] = field(default_factory=dict)
     pending: dict[Key, None] = field(default_factory=dict)
     waiters: dict[str, Waiter] = field(default_factory=dict)
@@ -93,7 +94,13 @@ class Session:
         return self.replica_id >= 0
 
     def update(self, body: FetchRequest) -> None:
-        """Add, change and forget the partitions that a request names."""
+        """Add, change and forget the partitions that a request names.
+
+        What was settled for one isolation level may have records for another.
+        """
+        if body.isolation_level != self.isolation_level:
+            self.isolation_level = body.isolation_level
+            self.pending |= dict.fromkeys(self.partitions)
         for topic in body.topics:
             for requested in topic.partitions:
                 key = (topic.topic, requested.partition)

@@ -17,6 +17,8 @@ from highwater.reference.wire.messages.offsets import (
     OffsetForLeaderTopicResult,
 )
 
+CONSUMER, DEBUGGING_CONSUMER = -1, -2
+"""Replica ids; the second compares replicas, so that followers answer it, too, up to the ends of their logs."""
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 SPECIAL_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7}
 """First version in which a negative timestamp has a meaning; those of tiered storage are in versions above 7."""
@@ -51,16 +53,21 @@ class OffsetsHandler:
             )
         )
 
-    def _leader(self, topic: str, number: int, leader_epoch: int) -> tuple[Partition | None, ErrorCode]:
+    def _leader(
+        self, topic: str, number: int, leader_epoch: int, *, any_replica: bool = False
+    ) -> tuple[Partition | None, ErrorCode]:
         partition = self._replicas.partitions.get((topic, number))
         if partition is None:
             return None, self._replicas.not_leader(topic, number)
-        return partition, partition.check_epoch(leader_epoch)
+        return partition, partition.check_epoch(leader_epoch, from_follower=any_replica)
 
     def _list_one(
         self, topic: str, requested: ListOffsetsPartition, body: ListOffsetsRequest, version: int
     ) -> ListOffsetsPartitionResponse:
-        partition, error = self._leader(topic, requested.partition_index, requested.current_leader_epoch)
+        any_replica = body.replica_id == DEBUGGING_CONSUMER
+        partition, error = self._leader(
+            topic, requested.partition_index, requested.current_leader_epoch, any_replica=any_replica
+        )
         offset, timestamp, epoch = -1, -1, -1
         if body.isolation_level not in ISOLATION_LEVELS:
             error = ErrorCode.UNKNOWN_SERVER_ERROR  # IsolationLevel.forId throws IllegalArgumentException
@@ -104,7 +111,7 @@ def _look_up(
     partition: Partition, timestamp: int, body: ListOffsetsRequest, version: int
 ) -> tuple[ErrorCode, int, int]:
     """Return (error, offset, timestamp) of what the requester may see."""
-    consumer = body.replica_id < 0
+    consumer = body.replica_id == CONSUMER
     end = partition.high_watermark if consumer else partition.log.log_end_offset
     lags = consumer and end < partition.epoch_start_offset
     if consumer and body.isolation_level == READ_COMMITTED:

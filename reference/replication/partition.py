@@ -435,7 +435,7 @@ class Partition:
         if last_fetched_epoch == UNDEFINED_EPOCH:
             return None
         epoch, end_offset = self.log.epochs.end_offset_for(last_fetched_epoch, self.log.log_end_offset)
-        if end_offset == UNDEFINED_OFFSET:
+        if end_offset == UNDEFINED_OFFSET or fetch_offset < self.log.log_start_offset:
             raise OffsetOutOfRangeError(fetch_offset)
         # KIP-101 compared end offsets only; an epoch that the leader never had also means divergence (KIP-279).
         unknown_epoch = epoch < last_fetched_epoch and self._context.guards.truncate_to_common_epoch
@@ -495,7 +495,9 @@ class Partition:
         near = [
             (remote.log_end_offset, -replica)
             for replica, remote in self.remotes.items()
-            if replica in self.isr and rack_of(replica) == rack and remote.log_end_offset >= fetch_offset
+            if replica in self.isr
+            and rack_of(replica) == rack
+            and remote.log_start_offset <= fetch_offset <= remote.log_end_offset
         ]
         return -max(near)[1] if near else NO_LEADER
 

@@ -166,7 +166,7 @@ class Log:
         self.epochs.truncate_from_end(self.log_end_offset)
         # A crash between the checkpoint of the log start and that of the epochs leaves older epochs (UnifiedLog).
         self.epochs.truncate_from_start(self.log_start_offset)
-        self.producers.forget_aborted_below(self.log_start_offset)
+        self.producers.advance_log_start(self.log_start_offset)
         delete_snapshots_above(self.fs, self.folder, self.log_end_offset)
 
     def _segment(self, base_offset: int) -> Segment:
@@ -452,6 +452,7 @@ class Log:
         self.epochs = LeaderEpochCache()
         self.epochs.dirty = True
         self.producers.clear()
+        self.producers.advance_log_start(self.log_start_offset)
         self._roll(offset)
 
     def _drop_last_segment(self) -> None:
@@ -479,6 +480,8 @@ class Log:
             snapshot = 0
         self.producers.aborted += aborted or []
         rebuilt: dict[int, list[AbortedTransaction]] = {}  # by number of the segment
+        known = ProducerStates(self._bytes_of)
+        restore_latest(self.fs, self.folder, known, at_most)
         for header in self.headers(max(snapshot, self.log_start_offset)):
             entry = self.producers.update(header)
             if entry is not None:
@@ -486,6 +489,7 @@ class Log:
         for number, segment in enumerate(self.segments):
             if segment.base_offset >= snapshot:
                 self._correct_index(segment, rebuilt.get(number, []))
+        self.producers.add_missing(known)
 
     def _correct_index(self, segment: Segment, entries: list[AbortedTransaction]) -> None:
         """Give a segment the transaction index that its batches require.
@@ -543,7 +547,7 @@ class Log:
         while len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset:
             self._delete(self.segments.pop(0))
         self.epochs.truncate_from_start(self.log_start_offset)
-        self.producers.forget_aborted_below(self.log_start_offset)
+        self.producers.advance_log_start(self.log_start_offset)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -561,6 +565,8 @@ def retention_bound(log: Log, wall_ms: int, high_watermark: int) -> int:
     for segment, end in zip(log.segments, ends, strict=True):
         too_old = 0 <= config.retention_ms < wall_ms - segment.largest_timestamp and segment.largest_timestamp >= 0
         too_much = config.retention_bytes >= 0 and excess >= segment.size
+        if not segment.size and segment is not log.segments[-1]:
+            continue  # compaction has emptied it; it is deleted with the next one
         if not segment.size or end > high_watermark or not (too_old or too_much):
             break
         excess -= segment.size

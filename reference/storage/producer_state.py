@@ -98,13 +98,14 @@ def marker_record(marker: Marker) -> tuple[bytes, bytes]:
 class ProducerStates:
     """The state of every producer, by producer id; `read_batch` returns the bytes of a batch of this log."""
 
-    __slots__ = ("_completed", "_read_batch", "aborted", "entries")
+    __slots__ = ("_completed", "_log_start", "_read_batch", "aborted", "entries")
 
     def __init__(self, read_batch: Callable[[BatchHeader], bytes]) -> None:
         self._read_batch = read_batch
         self.entries: dict[int, ProducerEntry] = {}
         self.aborted: list[AbortedTransaction] = []  # by the offset of their marker
         self._completed: list[tuple[int, int]] = []  # first offset and marker of ended transactions, by marker
+        self._log_start = 0
 
     # -- before an append ------------------------------------------------------------------------
 
@@ -226,12 +227,16 @@ class ProducerStates:
     # -- for readers -----------------------------------------------------------------------------
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the end of the read_committed data: all transactions below it have a committed marker."""
+        """Return the end of the read_committed data: all transactions below it have a committed marker.
+
+        Records of an open transaction may have been deleted; then it counts from the log start on.
+        """
         while self._completed and self._completed[0][1] < high_watermark:
             del self._completed[0]
         if not self.entries and not self._completed:
             return high_watermark
-        return min([high_watermark, *self._open_transaction_starts(), *(first for first, _ in self._completed)])
+        first = min([high_watermark, *self._open_transaction_starts(), *(first for first, _ in self._completed)])
+        return min(max(first, self._log_start), high_watermark)
 
     def aborted_between(self, offset: int, until: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that overlap the offsets from `offset` to `until` (exclusive)."""
@@ -255,8 +260,9 @@ class ProducerStates:
             kept = self.entries.setdefault(producer_id, ProducerEntry(entry.epoch))
             kept.epoch, kept.batches = entry.epoch, entry.batches
 
-    def forget_aborted_below(self, offset: int) -> None:
-        """Remove the aborted transactions that end below the new log start."""
+    def advance_log_start(self, offset: int) -> None:
+        """Note the new log start, and remove the aborted transactions that end below it."""
+        self._log_start = offset
         self.aborted = [txn for txn in self.aborted if txn.last_offset >= offset]
 
     def clear(self) -> None:
@@ -273,6 +279,10 @@ class ProducerStates:
         )
         checksum: int = crc32c(body)
         return SNAPSHOT_VERSION.to_bytes(2, "big") + checksum.to_bytes(4, "big") + body
+
+    def add_missing(self, others: "ProducerStates") -> None:
+        """Add the producers of which no batch is left in the log, from a snapshot."""
+        self.entries = {**others.entries, **self.entries}
 
     def restore(self, data: bytes) -> bool:
         """Load a snapshot; return False, with an empty state, if it is incomplete or its CRC is wrong."""
