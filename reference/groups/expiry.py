@@ -7,7 +7,7 @@ committed with a retention of its own (OffsetCommit 2 to 4) expires when that ha
 
 from highwater.reference.context import Context
 from highwater.reference.groups.group import CommittedOffset, Group, GroupState
-from highwater.reference.groups.offsets import CONSUMER_PROTOCOL, subscribed_topics
+from highwater.reference.groups.offsets import CONSUMER_PROTOCOL, may_be_subscribed
 from highwater.reference.groups.store import GroupStore
 from highwater.reference.procedures import spawn
 from highwater.reference.replication.purgatory import Purgatory
@@ -67,8 +67,7 @@ def _unsubscribed(group: Group) -> list[tuple[str, int]]:
         return list(group.offsets)
     if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER_PROTOCOL:
         return []
-    subscribed = subscribed_topics(group)
-    return [key for key in group.offsets if key[0] not in subscribed]
+    return [key for key in group.offsets if not may_be_subscribed(group, key[0])]
 
 
 def _expiry_ms(group: Group, committed: CommittedOffset, retention_ms: int) -> int:

@@ -1,6 +1,5 @@
 """Serve OffsetCommit, OffsetFetch, OffsetDelete, DescribeGroups, ListGroups and DeleteGroups."""
 
-from contextlib import suppress
 from dataclasses import replace
 
 from highwater.reference.context import Context
@@ -112,7 +111,7 @@ class OffsetsCoordinator:
         """Return NONE if the partition exists and the metadata is not too large."""
         if not self._cache.knows(*key):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if len(metadata.encode()) > self._context.config.offset_metadata_max_bytes:
+        if len(metadata.encode("utf-16-le")) // 2 > self._context.config.offset_metadata_max_bytes:  # String.length()
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 
@@ -266,12 +265,13 @@ class OffsetsCoordinator:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         if error is not ErrorCode.NONE or group is None:
             return OffsetDeleteResponse(error_code=error)
+        if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
+            return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
         requested = [(topic.name, p.partition_index) for topic in body.topics for p in topic.partitions]
-        subscribed = subscribed_topics(group)
-        valid = [key for key in requested if key[0] not in subscribed and self._cache.knows(*key)]
+        valid = [key for key in requested if not may_be_subscribed(group, key[0]) and self._cache.knows(*key)]
         errors = dict.fromkeys(requested, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
         errors |= {key: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for key in requested if not self._cache.knows(*key)}
-        committed = [key for key in valid if key in group.offsets]
+        committed = [key for key in valid if key in group.offsets or group.is_unstable(key)]
         written = await self._store.delete_offsets(group, committed) if committed else ErrorCode.NONE
         errors |= dict.fromkeys(valid, written)
         return OffsetDeleteResponse(
@@ -301,12 +301,18 @@ class OffsetsCoordinator:
         return await self._store.delete_group(group)
 
 
-def subscribed_topics(group: Group) -> set[str]:
-    """Return the topics that members of a consumer group subscribe to; skip malformed subscriptions."""
-    topics: set[str] = set()
-    if group.protocol_type != CONSUMER_PROTOCOL:
-        return topics
-    for member in group.members.values():
-        with suppress(DecodeError):
-            topics |= set(decode_subscription(member.metadata(group.protocol or "")).topics)
-    return topics
+def may_be_subscribed(group: Group, topic: str) -> bool:
+    """Return whether a member of a consumer group subscribes to a topic, or has a subscription that is not known.
+
+    It is known once the group has a protocol, and if it can be decoded (ClassicGroup.isSubscribedToTopic).
+    """
+    if group.protocol_type != CONSUMER_PROTOCOL or not group.members:
+        return False
+    if not group.protocol:
+        return True
+    try:
+        return any(
+            topic in decode_subscription(each.metadata(group.protocol)).topics for each in group.members.values()
+        )
+    except DecodeError:
+        return True

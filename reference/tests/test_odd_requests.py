@@ -5,13 +5,21 @@ from typing import Any
 import pytest
 
 from highwater.reference.drivers.simulation.disk import SimulatedDisk
+from highwater.reference.groups.group import Group, Member
+from highwater.reference.groups.offsets import may_be_subscribed
 from highwater.reference.storage.cleaner import clean, cleanable_end, install
 from highwater.reference.storage.log import Log, LogConfig, retain
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.tests.test_broker_settings import alter
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from highwater.reference.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from highwater.reference.wire.messages.consumer_groups import ConsumerProtocolSubscription, encode_subscription
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest, MetadataRequest, MetadataRequestTopic
 from highwater.reference.wire.messages.offsets import (
@@ -175,7 +183,8 @@ def test_a_batch_may_not_grow_past_the_limit(world: Simulated) -> None:
 def test_an_incomplete_batch_behind_a_batch_is_cut_off(world: Simulated) -> None:
     body = world.produce_request("t", [b"v"])
     data = body.topic_data[0].partition_data[0]
-    object.__setattr__(data, "records", data.records + data.records[:40])
+    batch = data.records or b""
+    object.__setattr__(data, "records", batch + batch[:40])
     assert world.ask(body, 9, world.leader("t")).responses[0].partition_responses[0].error_code == E.NONE
     assert [header.record_count for _, header in batch_headers(world.fetch("t").records)] == [1]
 
@@ -209,6 +218,41 @@ def test_what_the_scan_accepts_can_be_decoded(position: int, new: bytes) -> None
     assert (record.value, scan.keyless) == (b"value", (0,))
     again = build_batch([record[1:]])
     assert decode_records(again)[1][0][1:] == record[1:]
+
+
+# -- groups ---------------------------------------------------------------------------------------------
+
+
+def committed(world: Simulated, metadata: str) -> ErrorCode:
+    world.coordinator("g", 0)
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata=metadata)
+    topics = (OffsetCommitRequestTopic(name="t", partitions=(part,)),)
+    body = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=topics)
+    world.wait(lambda: world.ask(body, 8).topics[0].partitions[0].error_code != E.NOT_COORDINATOR)
+    return ErrorCode(world.ask(body, 8).topics[0].partitions[0].error_code)
+
+
+def test_metadata_is_measured_as_java_does(world: Simulated) -> None:
+    sizes = [4_096 * "é", 4_097 * "é", 2_048 * "😀", 2_049 * "😀"]
+    large = E.OFFSET_METADATA_TOO_LARGE
+    assert [committed(world, each) for each in sizes] == [E.NONE, large, E.NONE, large]
+
+
+def group(*members: bytes, kind: str = "consumer", protocol: str | None = "range") -> Group:
+    found = Group("g", protocol_type=kind, protocol=protocol)
+    for number, metadata in enumerate(members):
+        member = Member(str(number), None, "", "", 1_000, 1_000, (("range", metadata),))
+        found.members[member.member_id] = member
+    return found
+
+
+def test_a_subscription_that_is_not_known_may_be_of_any_topic() -> None:
+    known = encode_subscription(ConsumerProtocolSubscription(topics=("t",)))
+    assert [may_be_subscribed(group(known), name) for name in ("t", "u")] == [True, False]
+    assert may_be_subscribed(group(known, b"?"), "u")
+    assert may_be_subscribed(group(known, protocol=None), "u")
+    assert not may_be_subscribed(group(), "t")
+    assert not may_be_subscribed(group(b"?", kind="connect"), "t")
 
 
 # -- logs ----------------------------------------------------------------------------------------------

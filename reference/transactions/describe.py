@@ -117,7 +117,7 @@ class DescribeHandler:
             for entry in self._store.entries.values()
             if (not body.state_filters or entry.current.state in body.state_filters)
             and (not body.producer_id_filters or entry.current.producer_id in body.producer_id_filters)
-            and (body.duration_filter < 0 or 0 <= entry.current.started_ms < oldest_ms)
+            and (body.duration_filter < 0 or entry.current.started_ms < oldest_ms)
             and (not body.transactional_id_pattern or pattern.fullmatch(entry.current.transactional_id))
         ]
         return ListTransactionsResponse(

@@ -18,7 +18,7 @@ from highwater.reference.wire.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 
-ADDS_GROUP_SINCE = 5
+ABORTABLE_SINCE, ADDS_GROUP_SINCE = 4, 5
 # The errors of the verifier, as the error codes of a group coordinator.
 VERIFIER_ERROR_MAPPING = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -91,6 +91,6 @@ class TransactionalOffsets:
         ended_meanwhile = not adds and self._store.last_marker(body.group_id, body.producer_id) != marker_before
         if error is ErrorCode.NONE and ended_meanwhile and guards.refuse_ended_meanwhile:
             error = ErrorCode.TRANSACTION_ABORTABLE  # the transaction ended during verification
-        if error is ErrorCode.TRANSACTION_ABORTABLE and not adds:
+        if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
             return ErrorCode.INVALID_TXN_STATE
         return VERIFIER_ERROR_MAPPING.get(error, error)
