@@ -36,6 +36,7 @@ from highwater.reference.wire.messages.metadata import (
     ApiVersionsResponse,
     FindCoordinatorResponse,
     MetadataResponse,
+    MetadataResponseTopic,
 )
 from highwater.reference.wire.registry import APIS
 
@@ -91,6 +92,10 @@ class Handler(socketserver.StreamRequestHandler):
         response = RESPONSES[header.api_key]
         if getattr(body, "key_type", 0) not in COORDINATORS:
             response = FindCoordinatorResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if isinstance(response, MetadataResponse):
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topics = tuple(MetadataResponseTopic(name=topic.name, error_code=unknown) for topic in body.topics or ())
+            response = replace(response, topics=topics)
         honest = encode_response(response, header.api_version, header.correlation_id)
         try:
             answer = self.server.defect(header.api_key, header.api_version, frame, honest)

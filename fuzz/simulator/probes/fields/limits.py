@@ -33,12 +33,12 @@ async def smallest(session: Session, ask: Ask, value: int, error: E, what: str) 
 
 @fields("OFF-5", "TXN-10")
 async def largest_metadata(session: Session) -> None:
-    """Metadata of a committed offset has a limit in bytes, with and without a transaction."""
+    """Metadata of a committed offset has a limit in units of UTF-16, with and without a transaction."""
     topic = await session.create_topic("metadata")
     group = await Group.found(session)
     producer = await Transactional(session).begin()
-    for character in ("m", "ü"):
-        count = METADATA_BYTES // len(character.encode())
+    for character in ("m", "ü", "😀"):
+        count = METADATA_BYTES // (len(character.encode("utf-16-le")) // 2)
 
         async def plain(size: int, character: str = character) -> int:
             return (await commit(group, {(topic, 0): size}, metadata=character * size))[topic, 0]

@@ -221,7 +221,7 @@ async def _listed_transactions(session: Session, model: dict[str, tuple[int, str
     states, ids = chosen.get("state_filters"), chosen.get("producer_id_filters")
     expected = sorted(
         (transactional, *each) for transactional, each in model.items()
-        if (not states or each[1] in states) and (not ids or each[0] in ids) and _matches(transactional, chosen)
+        if (not states or each[1] in states) and (not ids or each[0] in ids) and _matches(transactional, each[1], chosen)
     )  # fmt: skip
     found = []
     for broker_id in session.brokers:
@@ -233,7 +233,11 @@ async def _listed_transactions(session: Session, model: dict[str, tuple[int, str
     session.equal(sorted(each for each in found if each[0] in model), expected, f"the transactions for {chosen}")
 
 
-def _matches(transactional_id: str, chosen: dict[str, Any]) -> bool:
-    """Return whether the pattern of the filter matches the whole id, and the duration is short enough."""
+def _matches(transactional_id: str, state: str, chosen: dict[str, Any]) -> bool:
+    """Return whether the pattern of the filter matches the whole id, and the duration is short enough.
+
+    An id without a transaction began at -1, which any duration includes (TransactionStateManager).
+    """
     pattern = chosen.get("transactional_id_pattern", ".*")
-    return re.fullmatch(pattern, transactional_id) is not None and chosen.get("duration_filter", 0) <= RUNNING_MS
+    is_long = state == "Empty" or chosen.get("duration_filter", 0) <= RUNNING_MS
+    return re.fullmatch(pattern, transactional_id) is not None and is_long
