@@ -34,7 +34,7 @@ from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.steering.corpus import Corpus, read_state
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.errors import CompressionError, ErrorCode
-from highwater.reference.wire.framing import encode_request, encode_response
+from highwater.reference.wire.framing import decode_request, encode_request, encode_response
 from highwater.reference.wire.messages.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -51,25 +51,19 @@ from highwater.reference.wire.messages.produce import ProduceRequest, ProduceRes
 from highwater.reference.wire.records import decode_records
 from highwater.reference.wire.registry import APIS, api_of
 
-ANSWERS_WITH_AN_ERROR = MetadataResponse(
-    topics=(MetadataResponseTopic(name="t", error_code=int(ErrorCode.INVALID_CONFIG)),)
-)
-
 
 def another_error(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
     if key != 3:
         return answer
-    return encode_response(ANSWERS_WITH_AN_ERROR, version, int.from_bytes(request[4:8], "big"))
-
-
-def no_topics(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
-    return encode_response(MetadataResponse(), version, int.from_bytes(request[4:8], "big")) if key == 3 else answer
+    names = [topic.name for topic in decode_request(request)[1].topics or ()] or ["t"]
+    topics = tuple(MetadataResponseTopic(name=name, error_code=ErrorCode.INVALID_CONFIG) for name in names)
+    return encode_response(MetadataResponse(topics=topics), version, int.from_bytes(request[4:8], "big"))
 
 
 def test_a_difference_between_two_targets_is_found_unless_it_is_declared() -> None:
     version_ranges = {3: (0, 9), 10: (0, 2)}
     rng, found = random.Random(SEED), set()
-    with fake_broker(no_topics) as one, fake_broker(another_error) as other:
+    with fake_broker(honest) as one, fake_broker(another_error) as other:
         for _ in range(30):
             case = random_read(rng, version_ranges, version_ranges)
             assert case is not None

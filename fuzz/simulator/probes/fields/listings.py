@@ -221,7 +221,8 @@ async def _listed_transactions(session: Session, model: dict[str, tuple[int, str
     states, ids = chosen.get("state_filters"), chosen.get("producer_id_filters")
     expected = sorted(
         (transactional, *each) for transactional, each in model.items()
-        if (not states or each[1] in states) and (not ids or each[0] in ids) and _matches(transactional, each[1], chosen)
+        if (not states or each[1] in states) and (not ids or each[0] in ids)
+        and _matches(transactional, each[1], chosen)
     )  # fmt: skip
     found = []
     for broker_id in session.brokers:
