@@ -241,7 +241,7 @@ class Topics:
         config = self._context.config
         partitions = config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
         factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
-        if factor > 0 >= partitions:
+        if partitions <= 0 < factor:  # a factor of 0 or less is reported first
             raise RefusedRequestError(
                 ErrorCode.INVALID_PARTITIONS, f"A topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}."
             )
@@ -269,10 +269,8 @@ class Topics:
         """
         if not (await self._store.get(f"{DELETE_TOPICS}/{topic.name}")).error:
             return ErrorCode.TOPIC_ALREADY_EXISTS
-        config, content = (
-            config_path(topic.name),
-            {"version": 3, "topic_id": topic.topic_id.hex(), "partitions": topic.assignment},
-        )
+        config = config_path(topic.name)
+        content = {"version": 3, "topic_id": topic.topic_id.hex(), "partitions": topic.assignment}
         self._store.call(Create(config))  # it may exist
         reply = await self._store.multi(
             SetData(config, to_json(topic.settings)), Create(f"{TOPICS}/{topic.name}", to_json(content))

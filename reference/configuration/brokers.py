@@ -6,7 +6,6 @@ all brokers, which precedes the config file, which precedes the default (ConfigS
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +13,6 @@ import msgspec
 
 from highwater.reference.configuration.broker import BrokerConfig
 from highwater.reference.configuration.broker_values import DYNAMIC
-from highwater.reference.configuration.topic_values import is_integer
 from highwater.reference.context import from_json
 from highwater.reference.store.client import StoreClient
 from highwater.reference.store.messages import WatchEvent
@@ -78,7 +76,7 @@ class BrokerConfigs:
     def in_effect(self) -> BrokerConfig:
         """The config file with the stored settings in place of its own."""
         changed: dict[str, Any] = {
-            FIELDS[name].name: msgspec.convert(_plain(self.value(name)), FIELDS[name].type, strict=False)
+            FIELDS[name].name: _converted(self.value(name), FIELDS[name].type)
             for name in {name for stored in self._stored.values() for name in stored}
             if name in FIELDS
         }
@@ -108,13 +106,9 @@ class BrokerConfigs:
             }
 
 
-def _plain(value: str) -> str:
-    """Return a number without what ConfigDef.parseType accepts and msgspec does not: `+5`, `005`, `.5`."""
-    if is_integer(value):
-        return str(int(value))
-    with suppress(ValueError):
-        return str(float(value))
-    return value
+def _converted(value: str, kind: Any) -> Any:
+    """Return a valid value as its type; ConfigDef.parseType reads `+5`, `005` and `.5`, and msgspec does not."""
+    return kind(value) if kind in {int, float} else msgspec.convert(value, kind, strict=False)
 
 
 def static_layers(static: BrokerConfig, name: str) -> Iterator[Layer]:

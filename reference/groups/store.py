@@ -232,16 +232,17 @@ class GroupStore:
 
         A member may join, and an offset may be committed, while the tombstones are not committed yet.
         """
-        known = [(offsets, dict(offsets)) for offsets in (group.offsets, *group.pending_offsets.values())]
-        keys = dict.fromkeys(key for _, before in known for key in before)
+        known = [each for offsets in (group.offsets, *group.pending_offsets.values()) for each in offsets.items()]
+        keys = dict.fromkeys(key for key, _ in known)
         tombstones: list[tuple[bytes, bytes | None]] = [(_offset_key(group.group_id, key), None) for key in keys]
         tombstones.append((pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION), None))
         error = await self._write(group.group_id, tombstones)
         if error is not ErrorCode.NONE:
             return error
-        for offsets, before in known:
-            for key in [key for key, committed in before.items() if offsets.get(key) is committed]:
-                del offsets[key]
+        for offsets in (group.offsets, *group.pending_offsets.values()):  # a transaction may have moved some meanwhile
+            for key, committed in known:
+                if offsets.get(key) is committed:
+                    del offsets[key]
         group.pending_offsets = {producer: offsets for producer, offsets in group.pending_offsets.items() if offsets}
         is_used = group.state is not GroupState.EMPTY or group.offsets or group.pending_offsets
         if not is_used and self.groups.get(group.group_id) is group:

@@ -24,9 +24,9 @@ CRC_START: Final = 21
 MIN_RECORD_SIZE: Final = 7
 """Seven numbers of at least one byte: length, attributes, two deltas, and the lengths of key, value and headers."""
 NULL: Final = 1
-NOT_UTF_8: Final = "surrogateescape"
-"""Header keys are bytes for a broker: it stores what it was given."""
 """-1 as a zigzag varint; every negative number is odd."""
+NOT_UTF_8: Final = "surrogateescape"
+"""How header keys are decoded and encoded: they are bytes for a broker, which stores what it was given."""
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 
 COMPRESSION_BITS: Final = 0x07
