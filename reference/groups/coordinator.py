@@ -34,7 +34,7 @@ from highwater.reference.groups.checks import MemberChecks, join_response, membe
 from highwater.reference.groups.group import NO_GENERATION, Group, GroupState, InitialDelay, Member, Protocols
 from highwater.reference.groups.store import GroupStore
 from highwater.reference.groups.tracing import ANSWERED, PARKED
-from highwater.reference.procedures import Pending, spawn
+from highwater.reference.procedures import Pending, spawn, start_procedure
 from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
@@ -51,6 +51,7 @@ from highwater.reference.wire.messages.groups import (
 )
 
 MEMBER_ID_REQUIRED_SINCE = 4
+NEW_MEMBER_JOIN_MS = 300_000  # a client that is gone cannot be noticed while its first JoinGroup waits, and may retry
 MEMBER_ID_PREFIX_MAX = 255  # characters: a longer prefix could exceed the length limit of a string
 LEAVE_BATCH_SINCE = 3
 PROTOCOL_SINCE = 5  # of SyncGroup: the protocol type and name that the member expects are mandatory (KIP-559)
@@ -149,7 +150,10 @@ class GroupCoordinator:
             group.initial_delay.has_newcomer = group.generation_id == 0
         group.add(member)
         self._trace.join(group, request, member, PARKED)
-        return await self._rejoin(group, member)
+        joined = start_procedure(self._rejoin, group, member)
+        if member.pending_join is not None:
+            member.session_ticket = self._purgatory.park(NEW_MEMBER_JOIN_MS, lambda: self._expire(group, member))
+        return await joined
 
     async def _rejoin(self, group: Group, member: Member) -> JoinGroupResponse:
         """Begin a rebalance unless one is in progress, and wait for the end of its join phase."""
@@ -507,11 +511,15 @@ class GroupCoordinator:
 
     def _session_expired(self, group: Group, member: Member) -> None:
         waiting = member.pending_join is not None or bool(member.pending_syncs)
-        if group.members.get(member.member_id) is member and not waiting:
+        if waiting:
+            self._start_session(group, member)
+        else:
+            self._expire(group, member)
+
+    def _expire(self, group: Group, member: Member) -> None:
+        if group.members.get(member.member_id) is member:
             self._remove_member(group, member.member_id, "ExpireSession")
             self._members_left(group)
-        elif waiting:
-            self._start_session(group, member)
 
     def resume(self, groups: Iterable[Group]) -> None:
         """Restart the session timeouts after this broker became the coordinator of these groups."""
@@ -534,8 +542,11 @@ class GroupCoordinator:
     def check_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, version: int
     ) -> ErrorCode:
-        """Return NONE if the member may commit offsets; a client without a generation may if the group is empty."""
-        error = self._store.check(group_id)
+        """Return NONE if the member may commit offsets; a client without a generation may if the group is empty.
+
+        The group id may be empty, as that of clients of early versions was.
+        """
+        error = self._store.check(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
             return error
         group = self._store.groups.get(group_id)

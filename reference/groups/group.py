@@ -189,6 +189,11 @@ class Group:
             offsets.pop(key, None)
 
     @property
+    def has_offsets(self) -> bool:
+        """Return whether an offset is committed, or would be by an open transaction."""
+        return bool(self.offsets) or any(self.pending_offsets.values())
+
+    @property
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 

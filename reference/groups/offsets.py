@@ -19,6 +19,7 @@ from highwater.reference.wire.messages.committed_offsets import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -109,26 +110,24 @@ class OffsetsCoordinator:
 
     def check_partition(self, key: tuple[str, int], metadata: str) -> ErrorCode:
         """Return NONE if the partition exists and the metadata is not too large."""
-        if not self._cache.knows(*key):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if len(metadata.encode("utf-16-le")) // 2 > self._context.config.offset_metadata_max_bytes:  # String.length()
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        return ErrorCode.NONE
+        error = self.check_known(key)
+        return self.check_metadata(metadata) if error is ErrorCode.NONE else error
+
+    def check_known(self, key: tuple[str, int]) -> ErrorCode:
+        """Return NONE if the partition exists."""
+        return ErrorCode.NONE if self._cache.knows(*key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def check_metadata(self, metadata: str) -> ErrorCode:
+        """Return NONE if the metadata of an offset is not too large, in UTF-16 units as Java counts."""
+        is_large = len(metadata.encode("utf-16-le")) // 2 > self._context.config.offset_metadata_max_bytes
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE if is_large else ErrorCode.NONE
 
     async def fetch(self, request: Request) -> OffsetFetchResponse:
         """Return committed offsets: of one group, or from version 8 on of several (KIP-709)."""
         body: OffsetFetchRequest = request.body
         if request.api_version >= GROUPS_SINCE:
-            return OffsetFetchResponse(
-                groups=tuple(
-                    self._fetch_group(
-                        group.group_id,
-                        None if group.topics is None else [(t.name, t.partition_indexes) for t in group.topics],
-                        require_stable=body.require_stable,
-                    )
-                    for group in body.groups
-                )
-            )
+            found_groups = [self._fetch_group_alone(group, require_stable=body.require_stable) for group in body.groups]
+            return OffsetFetchResponse(groups=tuple(found_groups))
         requested = None if body.topics is None else [(t.name, t.partition_indexes) for t in body.topics]
         found = self._fetch_group(body.group_id, requested, require_stable=body.require_stable)
         error = ErrorCode(found.error_code)
@@ -152,6 +151,12 @@ class OffsetsCoordinator:
             ),
         )
 
+    def _fetch_group_alone(self, group: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
+        """Return the part of a response for one group of several; its error is not repeated for the partitions."""
+        requested = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
+        found = self._fetch_group(group.group_id, requested, require_stable=require_stable)
+        return found if found.error_code == ErrorCode.NONE else replace(found, topics=())
+
     def _fetch_group(
         self, group_id: str, requested: RequestedTopics | None, *, require_stable: bool
     ) -> OffsetFetchResponseGroup:
@@ -160,7 +165,7 @@ class OffsetsCoordinator:
         Without `requested`, all offsets of the group are returned. With `require_stable`, an offset that an open
         transaction may change is UNSTABLE_OFFSET_COMMIT (KIP-447).
         """
-        error = self._store.check(group_id)
+        error = self._store.check(group_id, may_be_empty=True)
         must_be_stable = require_stable and self._context.guards.await_stable_offsets
         group = self._store.groups.get(group_id) or Group(group_id)
         if requested is None:
@@ -259,7 +264,7 @@ class OffsetsCoordinator:
     async def delete_offsets(self, request: Request) -> OffsetDeleteResponse:
         """Delete offsets, except those of topics that a member of the group subscribes to (KIP-496)."""
         body: OffsetDeleteRequest = request.body
-        error = self._store.check(body.group_id)
+        error = self._store.check(body.group_id, may_be_empty=True)
         group = self._store.groups.get(body.group_id)
         if error is ErrorCode.NONE and group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND

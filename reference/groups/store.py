@@ -22,6 +22,7 @@ from highwater.reference.groups.records import (
 )
 from highwater.reference.groups.tracing import GroupTrace
 from highwater.reference.metadata_cache import MetadataCache
+from highwater.reference.procedures import spawn
 from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.storage.log import Log
 from highwater.reference.storage.producer_state import read_marker
@@ -31,6 +32,7 @@ from highwater.reference.wire.records import Record, batch_headers, build_batch
 OFFSETS_TOPIC = "__consumer_offsets"
 WRITE_TIMEOUT_MS = 5_000
 READ_BYTES = 1 << 20
+COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)  # the high watermark has passed the records
 
 # The errors of a failed append, as the error codes that a group member or transactional producer retries.
 WRITE_ERROR_MAPPING = {
@@ -118,11 +120,17 @@ class GroupStore:
     # -- writing ---------------------------------------------------------------------------------
 
     async def _write(
-        self, group_id: str, records: list[tuple[bytes, bytes | None]], producer: tuple[int, int] | None = None
+        self,
+        group_id: str,
+        records: list[tuple[bytes, bytes | None]],
+        apply: Callable[[], None] = lambda: None,
+        producer: tuple[int, int] | None = None,
     ) -> ErrorCode:
-        """Append the records to the group's partition and wait until they are committed.
+        """Append the records to the group's partition, and `apply` them once they are committed, at that moment.
 
-        With `producer` (id, epoch) the batch is part of that producer's transaction.
+        Returns an error if that takes longer than `WRITE_TIMEOUT_MS`. They are applied even so when they are committed:
+        the next coordinator would load them. With `producer` (id, epoch) the batch is part of that producer's
+        transaction. Apache Kafka: CoordinatorRuntime, deferredEventQueue.
         """
         partition = self._owned.get(self.partition_for(group_id))
         if partition is None or partition.role is not Role.LEADER:
@@ -143,7 +151,12 @@ class GroupStore:
             if refused is not ErrorCode.NONE:
                 return refused
         partition.append(batch, header)
-        error = await partition.committed(partition.log.log_end_offset, WRITE_TIMEOUT_MS)
+        end = partition.log.log_end_offset
+        error = await partition.committed(end, WRITE_TIMEOUT_MS)
+        if error in COMMITTED:
+            apply()
+        elif error is ErrorCode.REQUEST_TIMED_OUT:
+            spawn(_apply_late(partition, end, apply))
         return WRITE_ERROR_MAPPING.get(error, error)
 
     async def save_group(self, group: Group, assignments: dict[str, bytes] | None = None) -> ErrorCode:
@@ -180,21 +193,23 @@ class GroupStore:
     async def save_offsets(self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]) -> ErrorCode:
         """Write offsets to the log; apply them when they are committed."""
         offsets = self._to_be_written(group_id, offsets)
-        error = await self._write(group_id, _offset_records(group_id, offsets))
-        if error is ErrorCode.NONE:
+
+        def apply() -> None:
             (self.groups.get(group_id) or self.create(group_id)).offsets.update(offsets)
-        return error
+
+        return await self._write(group_id, _offset_records(group_id, offsets), apply)
 
     async def save_transactional_offsets(
         self, group_id: str, producer: tuple[int, int], offsets: dict[tuple[str, int], CommittedOffset]
     ) -> ErrorCode:
         """Write offsets that stay pending until the producer's transaction ends."""
         offsets = self._to_be_written(group_id, offsets)
-        error = await self._write(group_id, _offset_records(group_id, offsets), producer)
-        if error is ErrorCode.NONE:
+
+        def apply() -> None:
             group = self.groups.get(group_id) or self.create(group_id)
             group.pending_offsets.setdefault(producer[0], {}).update(offsets)
-        return error
+
+        return await self._write(group_id, _offset_records(group_id, offsets), apply, producer)
 
     def end_transaction(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """Apply or drop the pending offsets after a marker was committed in this offsets partition."""
@@ -221,11 +236,12 @@ class GroupStore:
 
     async def delete_offsets(self, group: Group, keys: list[tuple[str, int]]) -> ErrorCode:
         """Write a tombstone for each offset; remove them when the tombstones are committed."""
-        error = await self._write(group.group_id, [(_offset_key(group.group_id, key), None) for key in keys])
-        if error is ErrorCode.NONE:
+
+        def apply() -> None:
             for key in keys:
                 group.delete_offset(key)
-        return error
+
+        return await self._write(group.group_id, [(_offset_key(group.group_id, key), None) for key in keys], apply)
 
     async def delete_group(self, group: Group) -> ErrorCode:
         """Write tombstones for an empty group and its offsets; keep the group if it is used meanwhile.
@@ -236,20 +252,29 @@ class GroupStore:
         keys = dict.fromkeys(key for key, _ in known)
         tombstones: list[tuple[bytes, bytes | None]] = [(_offset_key(group.group_id, key), None) for key in keys]
         tombstones.append((pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION), None))
-        error = await self._write(group.group_id, tombstones)
-        if error is not ErrorCode.NONE:
-            return error
+        return await self._write(group.group_id, tombstones, lambda: self._forget(group, known))
+
+    def _forget(self, group: Group, known: list[tuple[tuple[str, int], CommittedOffset]]) -> None:
+        """Forget the offsets whose tombstones are committed, and the group unless it is used."""
         for offsets in (group.offsets, *group.pending_offsets.values()):  # a transaction may have moved some meanwhile
             for key, committed in known:
                 if offsets.get(key) is committed:
                     del offsets[key]
         group.pending_offsets = {producer: offsets for producer, offsets in group.pending_offsets.items() if offsets}
-        is_used = group.state is not GroupState.EMPTY or group.offsets or group.pending_offsets
+        is_used = group.state is not GroupState.EMPTY or group.has_offsets
         if not is_used and self.groups.get(group.group_id) is group:
             group.move_to(GroupState.DEAD)
             del self.groups[group.group_id]
             self.trace.step(group, "DeleteGroup")
-        return error
+
+
+async def _apply_late(partition: Partition, end: int, apply: Callable[[], None]) -> None:
+    """Apply records that are committed after their writer gave up; not at all if this broker stops leading before."""
+    error = ErrorCode.REQUEST_TIMED_OUT
+    while error is ErrorCode.REQUEST_TIMED_OUT:
+        error = await partition.committed(end, WRITE_TIMEOUT_MS)
+    if error in COMMITTED:
+        apply()
 
 
 def _offset_key(group_id: str, key: tuple[str, int]) -> bytes:
@@ -314,9 +339,16 @@ def _replay(groups: dict[str, Group], record: Record, producer_id: int) -> None:
             )  # fmt: skip
     elif isinstance(key, GroupMetadataKey):
         if record.value is None:
-            groups.pop(key.group, None)
+            _drop_members(groups, key.group)
         else:
             _restore(groups.setdefault(key.group, Group(key.group)), unpack_group(record.value))
+
+
+def _drop_members(groups: dict[str, Group], group_id: str) -> None:
+    """Delete a group, and keep offsets of it that have no tombstone: they were committed while it was deleted."""
+    deleted = groups.pop(group_id, None)
+    if deleted is not None and deleted.has_offsets:
+        groups[group_id] = Group(group_id, offsets=deleted.offsets, pending_offsets=deleted.pending_offsets)
 
 
 def _restore(group: Group, value: GroupMetadataValue) -> None:

@@ -71,20 +71,16 @@ class DeleteRecordsHandler:
         self, key: tuple[str, int], error: ErrorCode, offset: int, deadline_ms: int
     ) -> DeleteRecordsPartitionResult:
         low_watermark = UNKNOWN
-        if error is ErrorCode.NONE:
+        while error is ErrorCode.NONE:
             partition = self._replicas.partitions.get(key)
-            if partition is None:  # it was reassigned while another one was waited for
-                return DeleteRecordsPartitionResult(
-                    partition_index=key[1], low_watermark=UNKNOWN, error_code=self._replicas.not_leader(*key)
-                )
-            while (low_watermark := _low_watermark(partition)) < offset:
-                if self._context.now.monotonic_ms >= deadline_ms:
-                    error = ErrorCode.REQUEST_TIMED_OUT
-                    break
+            if partition is None or partition.role is not Role.LEADER:  # perhaps while another one was waited for
+                error, low_watermark = self._replicas.not_leader(*key), UNKNOWN
+            elif (low_watermark := _low_watermark(partition)) >= offset:
+                break
+            elif self._context.now.monotonic_ms >= deadline_ms:
+                error = ErrorCode.REQUEST_TIMED_OUT
+            else:
                 await self._purgatory.sleep(POLL_MS)
-                if partition.role is not Role.LEADER:
-                    error, low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, UNKNOWN
-                    break
         return DeleteRecordsPartitionResult(partition_index=key[1], low_watermark=low_watermark, error_code=error)
 
 

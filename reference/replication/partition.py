@@ -14,8 +14,7 @@ offset is the follower's log end. The high watermark becomes the smallest log en
 * those of a proposed ISR, since the controller may have accepted the proposal already (KIP-497);
 * caught-up followers outside the ISR, since their next fetch may make them join (KIP-966, KAFKA-15021).
 
-A Produce with acks=all waits in `_acks`, in the order in which requests began to wait, until the high watermark has
-passed it. That is almost always the order of offsets; where it is not, an ack waits for a larger offset than its own.
+A Produce with acks=all waits in `_acks`, in the order of the log, until the high watermark has passed it.
 Consumer fetches wait in `commit_waiters`, follower fetches in `append_waiters`. Fetch sessions stay registered there as
 long as they live: what changes a fetch response must call the waiters, or no session reads the partition again.
 
@@ -31,10 +30,12 @@ reaches the controller (`isr_changes`), timers and the set of partitions (`repli
 acknowledged records are guards (`spec/guards.toml`), read by name. Apache Kafka: kafka.cluster.Partition.
 """
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 from highwater.reference.context import Context
 from highwater.reference.procedures import Pending, spawn
@@ -74,6 +75,9 @@ class AckWaiter:
     required_offset: int
     pending: Pending[ErrorCode]
     ticket: str
+
+
+_required_offset: Callable[[AckWaiter], int] = attrgetter("required_offset")
 
 
 class Storage:
@@ -262,7 +266,7 @@ class Partition:
             pending.resolve(ErrorCode.NONE)
             return pending
         ticket = self._purgatory.park(timeout_ms, lambda: pending.resolve(ErrorCode.REQUEST_TIMED_OUT))
-        self._acks.append(AckWaiter(required_offset, pending, ticket))
+        insort(self._acks, AckWaiter(required_offset, pending, ticket), key=_required_offset)
         return pending
 
     def _trace_ack(self, required_offset: int) -> None:

@@ -329,6 +329,11 @@ def test_an_offset_that_is_committed_while_its_group_is_deleted_remains() -> Non
     assert world.answer(committing).topics[0].partitions[0].error_code == ErrorCode.NONE
     assert world.answer(deleting).results[0].error_code == ErrorCode.NONE
     assert world.committed() == {TOPIC: [5]}
+    world.run(1_000)
+    world.world.crash(broker_peer(world.at), lose_unflushed=False)
+    world.wait(lambda: world.coordinator(GROUP, 0) != world.at)
+    world.at = world.coordinator(GROUP, 0)
+    assert world.committed() == {TOPIC: [5]}, "the next coordinator knows it, too"
 
 
 @pytest.mark.parametrize(

@@ -41,21 +41,25 @@ class TransactionalOffsets:
         self._store, self._coordinator, self._offsets, self._verifier = store, coordinator, offsets, verifier
 
     async def commit(self, request: Request) -> TxnOffsetCommitResponse:
-        """Store the valid offsets in one batch; return an error code for each partition."""
+        """Store the valid offsets in one batch; return an error code for each partition.
+
+        Unknown partitions come first: a request that names no other begins no transaction. Then the producer is
+        checked, which may add the group to the transaction, and after that the member (KafkaApis, CoordinatorRuntime).
+        """
         body: TxnOffsetCommitRequest = request.body
-        error = self._coordinator.check_transactional_commit(
-            body.group_id, body.member_id, body.group_instance_id, body.generation_id
-        )
-        if error is ErrorCode.NONE:
-            error = await self._verify(body, request.api_version)
-        valid: dict[tuple[str, int], CommittedOffset] = {}
-        errors: dict[tuple[str, int], ErrorCode] = {}
-        for topic in body.topics:
-            for partition in topic.partitions:
-                key, metadata = (topic.name, partition.partition_index), partition.committed_metadata or ""
-                errors[key] = self._offsets.check_partition(key, metadata) if error is ErrorCode.NONE else error
-                if errors[key] is ErrorCode.NONE:
-                    valid[key] = CommittedOffset(partition.committed_offset, partition.committed_leader_epoch, metadata)
+        asked = {(topic.name, each.partition_index): each for topic in body.topics for each in topic.partitions}
+        errors = {key: self._offsets.check_known(key) for key in asked}
+        known = {key: part for key, part in asked.items() if errors[key] is ErrorCode.NONE}
+        if known:
+            error = await self._check(body, request.api_version)
+            errors |= {key: self._offsets.check_metadata(part.committed_metadata or "") for key, part in known.items()}
+            if error is not ErrorCode.NONE:
+                errors |= dict.fromkeys(known, error)
+        valid = {
+            key: CommittedOffset(part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "")
+            for key, part in known.items()
+            if errors[key] is ErrorCode.NONE
+        }
         if valid:
             producer = (body.producer_id, body.producer_epoch)
             errors |= dict.fromkeys(valid, await self._store.save_transactional_offsets(body.group_id, producer, valid))
@@ -73,6 +77,16 @@ class TransactionalOffsets:
                 )
                 for topic in body.topics
             )
+        )
+
+    async def _check(self, body: TxnOffsetCommitRequest, version: int) -> ErrorCode:
+        error = self._store.check(body.group_id)
+        if error is ErrorCode.NONE:
+            error = await self._verify(body, version)
+        if error is not ErrorCode.NONE:
+            return error
+        return self._coordinator.check_transactional_commit(
+            body.group_id, body.member_id, body.group_instance_id, body.generation_id
         )
 
     async def _verify(self, body: TxnOffsetCommitRequest, version: int) -> ErrorCode:
