@@ -48,8 +48,8 @@ class BrokerChanges:
         for broker_id in sorted(failed):
             for key in cluster.assigned_to(broker_id):
                 self._deletions.on_replica_offline((*key, broker_id))
-        for key, state in cluster.states.items():
-            if state.leader in failed:
+        for key, state in cluster.states.items():  # the deletion of a topic takes its partitions offline itself
+            if state.leader in failed and key[0] not in cluster.deleting:
                 controller_context.partitions.move(key, PartitionStatus.OFFLINE)
         await self._update_partitions(self._remove_dead)
         controller_context.send_update_metadata([], cluster.brokers)
@@ -101,7 +101,9 @@ class BrokerChanges:
         await self.recover_leaders(started)
         controller_context.send_update_metadata(list(cluster.states), cluster.brokers)
         for broker_id in started:
-            controller_context.send_leader_and_isr(cluster.hosted_by(broker_id), {broker_id})
+            hosted = cluster.hosted_by(broker_id)
+            present = [key for key in hosted if controller_context.partitions[key] != PartitionStatus.NON_EXISTENT]
+            controller_context.send_leader_and_isr(present, {broker_id})  # not those whose replicas are all deleted
             for key in cluster.assigned_to(broker_id):
                 if controller_context.replicas[(*key, broker_id)] in {
                     ReplicaStatus.OFFLINE,

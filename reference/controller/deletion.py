@@ -146,8 +146,13 @@ class Deletion:
         return await self._stop(delete=False) or not waits_for_replicas(self.controller_context)
 
     async def delete_replicas(self) -> bool:
+        """Delete all replicas; those that are not confirmed are stopped again before the next try."""
+        if self._replicas_in(ReplicaStatus.ONLINE):
+            return False  # their broker has restarted since it stopped them
         self._move_replicas(ReplicaStatus.DELETION_STARTED)
         confirmed = await self._stop(delete=True)
+        for replica in self._replicas_in(ReplicaStatus.DELETION_STARTED):
+            self.controller_context.replicas.move(replica, ReplicaStatus.DELETION_INELIGIBLE)
         return confirmed or not waits_for_replicas(self.controller_context)
 
     async def _stop(self, *, delete: bool) -> bool:
@@ -173,6 +178,11 @@ class Deletion:
                 f"topic {self.topic}: broker {host} did not stop its replicas (error {answer.error_code}); "
                 "the deletion resumes when the broker restarts"
             )
+
+    def _replicas_in(self, status: ReplicaStatus) -> list[ReplicaKey]:
+        """Return the replicas in this state that are not confirmed as deleted."""
+        remaining = [(*key, host) for host, keys in self._remaining_hosts().items() for key in keys]
+        return [replica for replica in remaining if self.controller_context.replicas[replica] == status]
 
     def _move_replicas(self, status: ReplicaStatus) -> None:
         for host, keys in self._remaining_hosts().items():

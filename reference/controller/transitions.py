@@ -64,9 +64,10 @@ REPLICA_TABLE: Final = StateTable(
         (_R.NEW, _R.OFFLINE): _STOPPED,
         (_R.ONLINE, _R.OFFLINE): _STOPPED,
         (_R.OFFLINE, _R.OFFLINE): _STOPPED,
+        (_R.DELETION_INELIGIBLE, _R.OFFLINE): "the deletion is tried again; StopReplica",
         (_R.OFFLINE, _R.DELETION_STARTED): "StopReplica with deletion",
         (_R.DELETION_STARTED, _R.DELETION_SUCCESSFUL): "the broker confirmed",
-        (_R.DELETION_STARTED, _R.DELETION_INELIGIBLE): "the broker failed before it confirmed",
+        (_R.DELETION_STARTED, _R.DELETION_INELIGIBLE): "the broker failed, or did not confirm",
         (_R.DELETION_SUCCESSFUL, _R.NON_EXISTENT): "the state is removed",
     },
 )

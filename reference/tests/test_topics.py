@@ -11,7 +11,9 @@ from highwater.reference.configuration.broker import BrokerConfig
 from highwater.reference.configuration.brokers import BrokerConfigs
 from highwater.reference.configuration.topic_values import INT64_MAX, SETTINGS
 from highwater.reference.configuration.topics import TopicConfigs
+from highwater.reference.effects import STORE, broker_peer
 from highwater.reference.replication.partition import Role
+from highwater.reference.store.metadata_store import MetadataStore
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.controller import LeaderAndIsrRequest
@@ -254,3 +256,26 @@ def test_the_topics_of_one_request_are_created_and_announced_together(monkeypatc
     assert all(world.leader(f"t{number}", 2) > 0 for number in range(100))
     assert sum(count for _, count in received) == 300
     assert len(received) <= 2 * len(world.broker_ids)
+
+
+@pytest.mark.parametrize("wait_ms", range(0, 60, 4))
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("fault", ["session", "session and connection"])
+def test_a_deletion_ends_although_a_broker_leaves_and_comes_back(fault: str, seed: int, wait_ms: int) -> None:
+    """It may refuse StopReplica, as the controller knows an old epoch of it, or start after its replica is deleted."""
+    world = Simulated(3, seed)
+    world.create(TOPIC, 2)
+    controller = world.ask(MetadataRequest(topics=()), 9).controller_id
+    other = next(each for each in world.broker_ids if each != controller)
+    body = DeleteTopicsRequest(topics=(DeleteTopicState(name=TOPIC),), timeout_ms=20_000)
+    deleting = world.send(body, 6, controller)
+    world.run(wait_ms)
+    store = world.world.hosts[STORE].node
+    assert isinstance(store, MetadataStore)
+    world.world.enter(STORE, lambda now: store.expire(now, broker_peer(other)))
+    if fault == "session and connection":
+        world.world.network.disconnect(broker_peer(controller), broker_peer(other))
+    assert world.answer(deleting).responses[0].error_code == ErrorCode.NONE
+    world.run(5_000)
+    assert world.leader(TOPIC) == -1
+    assert [each for each in world.broker_ids if (TOPIC, 0) in world.broker(each).replicas.partitions] == []
