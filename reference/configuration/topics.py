@@ -25,6 +25,8 @@ class TopicConfigs:
         self._log_configs: dict[str, LogConfig] = {}  # of the topics that were asked for since their last change
         self.defaults: dict[str, str] = {}
         """Every topic setting with its value for a topic without overrides."""
+        self.loaded = False
+        """Whether all overrides were read: before, a topic would have settings that are not its own."""
         self.refresh_defaults()
 
     def refresh_defaults(self) -> None:
@@ -107,14 +109,18 @@ class TopicConfigs:
             return kind(self.defaults[key])
 
     async def load(self, store: StoreClient) -> None:
-        for topic in (await store.children(ROOT)).children:
-            await self.refresh(store, topic)
+        """Read the settings of all topics; `loaded` is True once that has succeeded."""
+        found = await store.children(ROOT)
+        errors = [found.error, *[await self.refresh(store, topic) for topic in found.children]]
+        self.loaded = self.loaded or set(errors) <= {"", "NoNode"}
 
-    async def refresh(self, store: StoreClient, topic: str) -> None:
+    async def refresh(self, store: StoreClient, topic: str) -> str:
+        """Read the settings of one topic; return the error of the store, or an empty string."""
         reply = await store.get(config_path(topic))
         if reply.data:
             self._topics[topic] = parsed(from_json(reply.data))
             self._log_configs.pop(topic, None)
+        return reply.error
 
     async def on_event(self, store: StoreClient, event: WatchEvent) -> None:
         if not event.path.startswith(ROOT + "/"):

@@ -49,6 +49,8 @@ class LogMaintenance:
             partition.log.config = self._configs.log_config(partition.topic)
 
     def _retain(self) -> None:
+        if not self._configs.loaded:
+            return  # a topic that keeps all its records would lose some by the default retention time
         for partition in list(self._replicas.partitions.values()):
             if "delete" in partition.log.config.cleanup_policy and not partition.offline:
                 partition.retain(self._context.now.wall_ms)
@@ -56,7 +58,7 @@ class LogMaintenance:
     # -- compaction ------------------------------------------------------------------------------
 
     def _clean_dirtiest(self) -> None:
-        if self._cleaning is not None:
+        if self._cleaning is not None or not self._configs.loaded:
             return
         candidates = [
             candidate for partition in self._replicas.partitions.values() for candidate in self._candidate(partition)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from highwater.reference.effects import broker_peer
+from highwater.reference.effects import STORE, broker_peer
 from highwater.reference.replication import fetch
 from highwater.reference.storage.log import OffsetOutOfRangeError
 from highwater.reference.tests.simulated import Simulated
@@ -21,8 +21,11 @@ from highwater.reference.wire.messages.offsets import (
     ListOffsetsTopic,
 )
 from highwater.reference.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
+    CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
 )
@@ -165,3 +168,29 @@ def test_new_partitions_do_not_have_fewer_replicas_while_a_broker_is_down() -> N
     trio.world.start(broker_peer(down))
     trio.wait(lambda: add() is E.NONE)
     assert replicas() == [3, 3, 3]
+
+
+# -- settings --------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_does_not_know_the_settings_of_its_topics_deletes_nothing() -> None:
+    """It starts while the metadata store is down, so that only the defaults are known: a retention time of a minute."""
+    world = Simulated(log_retention_ms=60_000, log_segment_bytes=200, log_retention_check_interval_ms=1_000)
+    forever = CreatableTopic(
+        name="t", num_partitions=1, replication_factor=1,
+        configs=(CreatableTopicConfig(name="retention.ms", value="-1"),),
+    )  # fmt: skip
+    assert world.ask(CreateTopicsRequest(topics=(forever,), timeout_ms=2_000), 7).topics[0].error_code == E.NONE
+    world.wait(lambda: world.leader("t") > 0)
+    for _ in range(5):
+        assert world.produce("t", [b"v" * 100], age_ms=3_600_000).error_code == E.NONE
+    world.run(10_000)  # until the high watermark is on disk
+    for name in (broker_peer(1), STORE):
+        world.world.crash(name, lose_unflushed=False)
+    world.world.start(broker_peer(1))
+    world.run(30_000)
+    world.world.start(STORE)
+    world.wait(lambda: world.end_offset("t") == 5)
+    assert world.fetch("t").log_start_offset == 0
+    world.run(10_000)
+    assert world.fetch("t").log_start_offset == 0
