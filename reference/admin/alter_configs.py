@@ -61,7 +61,7 @@ class Resource:
     setting: Callable[[str], Setting]
     check: Callable[[Settings], None]
     defaults: Mapping[str, str]
-    refresh: Callable[[], Awaitable[None]]
+    refresh: Callable[[], Awaitable[object]]
 
 
 class AlterConfigs:
