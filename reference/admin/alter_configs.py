@@ -266,4 +266,4 @@ def _edit_list(config: IncrementalAlterableConfig, resource: Resource, current: 
     values = _required_value(config).split(",")
     if config.config_operation == Operation.SUBTRACT:
         return ",".join(value for value in current if value not in values)
-    return ",".join([*current, *(value for value in values if value not in current)])
+    return ",".join([*current, *(value for value in dict.fromkeys(values) if value not in current)])

@@ -89,7 +89,7 @@ def test_incremental_alter_configs_sets_and_deletes_one_setting(world: Simulated
 
 
 def test_append_and_subtract_change_a_list_setting(world: Simulated) -> None:
-    assert change(world, APPEND, "cleanup.policy", "compact") is ErrorCode.NONE
+    assert change(world, APPEND, "cleanup.policy", "compact,compact") is ErrorCode.NONE
     assert setting(world, "cleanup.policy") == "delete,compact"
     assert change(world, SUBTRACT, "cleanup.policy", "delete") is ErrorCode.NONE
     assert setting(world, "cleanup.policy") == "compact"

@@ -183,8 +183,8 @@ async def unreplicated_markers(session: Session) -> None:
     for number in (0, 1):
         await producer.write(topic, number, b"v")
     await session.sleep(300)
-    await session.fault("cut", follower, for_ms=LAG_MS - 100, of=str(leader), direction="both")
-    until_ms, ending = session.now_ms + LAG_MS - 200, _begin_end(session, coordinator, producer)
+    await session.fault("cut", follower, for_ms=LAG_MS - 250, of=str(leader), direction="both")
+    until_ms, ending = session.now_ms + LAG_MS - 350, _begin_end(session, coordinator, producer)
     early = build_batch(
         [record(b"early")], producer_id=producer.producer, producer_epoch=producer.epoch,
         base_sequence=producer.sequences[topic, 1], transactional=True,
