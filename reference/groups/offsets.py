@@ -264,7 +264,7 @@ class OffsetsCoordinator:
     async def delete_offsets(self, request: Request) -> OffsetDeleteResponse:
         """Delete offsets, except those of topics that a member of the group subscribes to (KIP-496)."""
         body: OffsetDeleteRequest = request.body
-        error = self._store.check(body.group_id, may_be_empty=True)
+        error = self._store.check(body.group_id)
         group = self._store.groups.get(body.group_id)
         if error is ErrorCode.NONE and group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND

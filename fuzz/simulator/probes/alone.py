@@ -218,14 +218,14 @@ async def new_leader_behind(session: Session) -> None:
 
 @alone("CTL-14", "REP-24", "MD-19", "ADM-32")
 async def shutdown_of_a_leader(session: Session) -> None:
-    """When a leader stops, the first assigned replica that is in sync leads, and its own replica is offline."""
+    """When a leader stops or dies, the first assigned replica in sync leads, and its own replica is offline."""
     leader, second, third = session.one_of([1, 3, 2], [2, 3, 1], [3, 2, 1])
     topic = await session.create_topic("stops", assigned=[[leader, second, third]])
     model = await PartitionModel(session, topic).append(2)
     await session.fault("kill", session.one_of(second, third), for_ms=1_600)  # the ISR shrinks and grows
     await session.sleep(1_700)
     await became_complete(session, topic)
-    await session.fault("bounce", leader, for_ms=1_800)
+    await session.fault(session.one_of("bounce", "kill", "kill"), leader, for_ms=2_600)
     others = [second, third]
 
     async def seen() -> set[tuple[int, frozenset[int], tuple[int, ...]]]:
@@ -233,7 +233,7 @@ async def shutdown_of_a_leader(session: Session) -> None:
         return {(part.leader_id, frozenset(part.isr_nodes), tuple(part.offline_replicas)) for part in parts}
 
     expected = {(second, frozenset(others), (leader,))}
-    await session.until(seen, expected, "leader, ISR and offline replicas while a leader is stopped", 1_700)
+    await session.until(seen, expected, "leader, ISR and offline replicas while a leader is stopped", 2_200)
     body = request("DescribeTopicPartitions", topics=[{"name": topic}])
     offline = [(await session.ask(each, body)).topics[0].partitions[0].offline_replicas for each in others]
     session.equal([tuple(each) for each in offline], [(leader,)] * 2, "the offline replicas of a stopped leader")

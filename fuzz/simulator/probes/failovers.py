@@ -205,6 +205,29 @@ async def unreplicated_markers(session: Session) -> None:
     session.ok((await producer.end(commit=True)).error_code, "EndTxn of the next transaction")
 
 
+@alone("TXN-22", "TXN-32", "PRD-19")
+async def markers_below_min_isr(session: Session) -> None:
+    """A marker that a partition refuses, because it has too few replicas in sync, is written when it has enough."""
+    producer = await Transactional(session, v2=bool(session.draw(2))).begin()
+    coordinator, others = await _others(session, producer)
+    # A leader that is cut off from the controller cannot shrink the ISR.
+    leader, follower = sorted(others, key=lambda each: each != session.cluster.controller())
+    topic = await session.create_topic("short", assigned=[[leader, follower]], min_insync_replicas=2)
+    await producer.added((topic, 0))
+    await producer.write(topic, 0, b"v")
+    await session.fault("cut", follower, for_ms=4 * LAG_MS, of=str(leader), direction="both")
+    await session.produce(topic, build_batch([record(b"w")]), acks=1)  # a follower that lacks nothing stays in the ISR
+    await session.until(partial(session.isr, topic, leader), {leader}, "the ISR while the follower is cut off", 3_000)
+    session.ok((await _begin_end(session, coordinator, producer)).error_code, "EndTxn")
+    await session.sleep(200)
+    stable_end = await session.offset(topic, LATEST, 0, READ_COMMITTED)
+    session.equal(stable_end, 0, "the last stable offset while the marker cannot be written")
+    await became_complete(session, topic)
+    await session.until(partial(is_stable, session, topic), True, f"whether {topic} is stable")
+    read = [each.value for each in await session.read(topic, isolation=READ_COMMITTED)]
+    session.equal(read, [b"v", b"w"], "the records of a transaction whose marker was late")
+
+
 @alone("TXN-10", "OFF-11", "OFF-14")
 async def unreplicated_offsets(session: Session) -> None:
     """Offsets of a transaction are valid, and stable, only when its marker is replicated."""
