@@ -44,7 +44,10 @@ def f(
 """
 
 
-@pytest.mark.parametrize(("path", "least"), [(mutants.WRITTEN, 180), (mutants.FOLDER / "typical.toml", 30)])
+@pytest.mark.parametrize(
+    ("path", "least"),
+    [(mutants.WRITTEN, 180), (mutants.FOLDER / "typical.toml", 30), (mutants.FOLDER / "subtle.toml", 20)],
+)
 def test_every_written_mutant_changes_its_module(path: Path, least: int) -> None:
     found = written(path)
     assert len({mutant.name for mutant in found}) == len(found) >= least
