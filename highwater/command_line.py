@@ -129,6 +129,8 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
         ),
     ),
 }  # fmt: skip
+INTERRUPTED: Final = 130
+"""What typer returns for a command that Ctrl-C has ended."""
 SEPARATOR: Final = re.compile(" ?· ?")
 BY_NAME: Final = {command.name: command for group in COMMANDS.values() for command in group}
 
@@ -254,6 +256,8 @@ def _run_command(command: Command, arguments: list[str]) -> int:
         if isinstance(end.__context__, BrokenPipeError):  # click ends with 1, which is "violated" here
             raise end.__context__ from None
         raise
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt  # typer has caught it
     return code if isinstance(code, int) else ExitCode.HELD  # an Exit inside comes back as its code
 
 

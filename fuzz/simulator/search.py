@@ -23,8 +23,10 @@ Deliberately absent: a search guided by coverage (`steered.py` has written scena
 Hypothesis), shrinking (`findings.find_smallest`), and a time limit (virtual time ends every run).
 """
 
+import ctypes
 import gc
 import os
+import signal
 import sys
 import time
 import traceback
@@ -35,6 +37,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
+from multiprocessing import active_children
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +61,7 @@ from highwater.spec.formats.history import Config, Event
 from highwater.spec.formats.trace import Step
 
 HEAL_MS = 6_000
+PR_SET_PDEATHSIG = 1  # of prctl: the signal to a process whose parent has ended
 
 
 class Audited(NamedTuple):
@@ -193,10 +197,11 @@ def error_place(error: Exception) -> str:
 
 @dataclass(slots=True)
 class Sweep:
-    """The results of many seeds; `seconds` is wall time."""
+    """The results of many seeds; `seconds` is wall time. `interrupted`: not all of them were run."""
 
     results: list[SeedResult] = field(default_factory=list)
     seconds: float = 0.0
+    interrupted: bool = False
 
     @property
     def findings(self) -> list[SeedResult]:
@@ -231,21 +236,37 @@ def sweep_parallel(
 ) -> Sweep:  # fmt: skip
     """Run the seeds in `jobs` processes (0: one for each core) and return the results in the order of the seeds.
 
-    Calls `on_result` in the parent process after each result. With `until_found` the first violation ends the sweep.
+    Calls `on_result` in the parent process after each result. With `until_found` the first violation ends the sweep. A
+    KeyboardInterrupt ends it and its processes, and what was found until then is returned; raised if that is nothing.
     """
     workers = min(jobs or os.cpu_count() or 1, len(seeds))
     found = Sweep()
     started = time.perf_counter()
-    with ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+    with ProcessPoolExecutor(workers, initializer=_leave_signals) if workers > 1 else nullcontext() as pool:
         run = partial(run_seed, base=base, schedule=schedule, audit=audit)
         results = pool.map(run, seeds, chunksize=4) if pool else map(run, seeds)
-        for result in results:
-            found.results.append(result)
-            found.seconds = time.perf_counter() - started
-            if on_result is not None:
-                on_result(result)
-            if until_found and result.violation is not None:
-                if pool is not None:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                break
+        try:
+            for result in results:
+                found.results.append(result)
+                found.seconds = time.perf_counter() - started
+                if on_result is not None:
+                    on_result(result)
+                if until_found and result.violation is not None:
+                    if pool is not None:
+                        pool.shutdown(wait=False, cancel_futures=True)
+                    break
+        except KeyboardInterrupt:
+            for child in active_children():  # they would run their seeds to the end, or go on without this process
+                child.kill()
+            found.interrupted = True
+            if not found.results:
+                raise
     return found
+
+
+def _leave_signals() -> None:
+    """Let the parent decide what an interruption means, which in a terminal reaches all processes, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if sys.platform == "linux":  # elsewhere the processes of a parent that was killed wait for more seeds for ever
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -23,7 +23,7 @@ def simulate(
     `audit` (`search.Audit`) judges each run by what its clients saw.
 
     Saves schedule and trace of the first violation of each of `SHRUNK` kinds in a new folder each. With `keep` and a
-    guard off it also saves them there as kept seeds.
+    guard off it also saves them there as kept seeds. After an interruption nothing is shrunk.
     """
     from highwater.fuzz.simulator.findings import find_smallest, options
     from highwater.fuzz.simulator.kept_seeds import KeptSeed, write_kept_seed
@@ -50,7 +50,7 @@ def simulate(
             "faults": result.faults,
             "replay": f"highwater simulate --seeds {result.seed}:{result.seed + 1}{options(settings)}",
         }
-        if result.violation.kind not in kinds and len(kinds) < SHRUNK:
+        if result.violation.kind not in kinds and len(kinds) < SHRUNK and not found.interrupted:
             kinds.add(result.violation.kind)
             folder = new_folder("simulate", seed=result.seed)
             smallest = find_smallest(result.seed, settings, result.schedule, result.violation.invariant, audit)
@@ -63,6 +63,7 @@ def simulate(
         findings.append(finding)
     return {
         "seeds": len(found.results),
+        "interrupted": found.interrupted,
         "events": found.events,
         "events_per_second": round(found.events_per_second),
         "simulated_seconds": round(sum(result.simulated_ms for result in found.results) / 1000, 1),
@@ -97,6 +98,8 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     for line in finding_lines(summary["findings"]):
         typer.echo(line)
     verdict = f"{len(summary['findings'])} violated an invariant" if summary["findings"] else "clean"
+    if summary.get("interrupted"):
+        verdict += " until it was interrupted"
     for line in coverage_lines(summary["seen"], summary["seeds"]):
         typer.echo(fill(line, WIDTH, subsequent_indent=" " * 6) if len(line) > WIDTH else line)
     if summary["seeds"] >= ENOUGH_SEEDS and "pairs" in summary:

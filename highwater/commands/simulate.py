@@ -51,6 +51,7 @@ def simulate_command(
     from highwater.fuzz.simulator.cluster import Settings
     from highwater.fuzz.simulator.guard_focus import settings_without_guard
     from highwater.fuzz.simulator.sweep import print_summary, simulate
+    from highwater.signals import interruptible
 
     given_schedule = read_schedule(schedule) if schedule is not None else None
     settings = Settings(
@@ -79,9 +80,10 @@ def simulate_command(
 
         summary = sweep(chosen, settings, out, master=master, jobs=jobs, quiet=json_)
     else:
-        summary = simulate(
-            chosen, settings, schedule=given_schedule, jobs=jobs, quiet=json_, keep=keep, audit=_auditor()
-        )
+        with interruptible():
+            summary = simulate(
+                chosen, settings, schedule=given_schedule, jobs=jobs, quiet=json_, keep=keep, audit=_auditor()
+            )
     print_summary(summary, as_json=json_)
     raise typer.Exit(_exit_code(summary, given_schedule))
 
@@ -94,6 +96,9 @@ def _exit_code(summary: "dict[str, Any]", schedule: "Schedule | None") -> int:
 
     if summary["findings"]:
         return ExitCode.VIOLATED
+    if summary.get("interrupted"):
+        typer.echo("Interrupted: not all seeds were run.", err=True)
+        return ExitCode.UNDECIDED
     if schedule is not None and STRUCK not in summary["seen"] and any(f.kind == MESSAGE for f in schedule.faults):
         typer.echo("Undecided: no request met the faults of messages.", err=True)
         return ExitCode.UNDECIDED

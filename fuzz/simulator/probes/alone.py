@@ -218,14 +218,25 @@ async def new_leader_behind(session: Session) -> None:
 
 @alone("CTL-14", "REP-24", "MD-19", "ADM-32")
 async def shutdown_of_a_leader(session: Session) -> None:
-    """When a leader stops or dies, the first assigned replica in sync leads, and its own replica is offline."""
+    """When a leader stops, the first assigned replica that is in sync leads, and its own replica is offline."""
+    await _succeeded(session, "bounce")
+
+
+@alone("CTL-14", "REP-24", "MD-19")
+async def death_of_a_leader(session: Session) -> None:
+    """When a leader dies, the first assigned replica that is in sync leads, and its own replica is offline."""
+    await _succeeded(session, "kill")
+
+
+async def _succeeded(session: Session, end: str) -> None:
+    """End a leader in this way, after its ISR has shrunk and grown: it is not in the order of the assignment then."""
     leader, second, third = session.one_of([1, 3, 2], [2, 3, 1], [3, 2, 1])
     topic = await session.create_topic("stops", assigned=[[leader, second, third]])
     model = await PartitionModel(session, topic).append(2)
     await session.fault("kill", session.one_of(second, third), for_ms=1_600)  # the ISR shrinks and grows
     await session.sleep(1_700)
     await became_complete(session, topic)
-    await session.fault(session.one_of("bounce", "kill", "kill"), leader, for_ms=2_600)
+    await session.fault(end, leader, for_ms=2_600)
     others = [second, third]
 
     async def seen() -> set[tuple[int, frozenset[int], tuple[int, ...]]]:
