@@ -37,7 +37,7 @@ BOTH = pytest.mark.parametrize("newest", [False, True], ids=["classic", "version
 
 
 class Paired(Coordinator):
-    """Two brokers; `without_follower` stops the one that does not coordinate the group."""
+    """Two brokers; `stop_follower` crashes the one that does not coordinate the group."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(brokers=2, **settings)

@@ -142,8 +142,9 @@ def test_a_deletion_of_records_ends_when_a_partition_leaves(pair: Simulated) -> 
     pair.run(2_000)
     pair.world.network.release(broker_peer(follower(pair)), broker_peer(first))
     pair.answer(deleting)
-    errors = {part.error_code for part in pair.answer(asked).topics[0].partitions}
-    assert errors <= {E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION}
+    found = [part for topic in pair.answer(asked).topics for part in topic.partitions]
+    assert sorted(part.partition_index for part in found) == numbers
+    assert {part.error_code for part in found} <= {E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_new_partitions_do_not_have_fewer_replicas_while_a_broker_is_down() -> None:
