@@ -244,9 +244,8 @@ def sweep_parallel(
     started = time.perf_counter()
     with ProcessPoolExecutor(workers, initializer=_leave_signals) if workers > 1 else nullcontext() as pool:
         run = partial(run_seed, base=base, schedule=schedule, audit=audit)
-        results = pool.map(run, seeds, chunksize=4) if pool else map(run, seeds)
         try:
-            for result in results:
+            for result in pool.map(run, seeds, chunksize=4) if pool else map(run, seeds):
                 found.results.append(result)
                 found.seconds = time.perf_counter() - started
                 if on_result is not None:

@@ -27,6 +27,12 @@ def members(group: int) -> list[str]:
     return found
 
 
+def is_sweeping(pid: int) -> bool:
+    """Return whether the process handles SIGTERM, as it does while it sweeps."""
+    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> signal.SIGTERM - 1 & 1)
+
+
 def wait_until(condition: object) -> bool:
     assert callable(condition)
     end = time.monotonic() + PATIENCE_S
@@ -44,8 +50,8 @@ def test_a_sweep_that_is_interrupted_leaves_no_process(number: signal.Signals, j
         command, cwd=tmp_path, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
+        assert wait_until(lambda: is_sweeping(sweep.pid))
         assert wait_until(lambda: len(members(sweep.pid)) == (jobs + 1 if jobs > 1 else 1))
-        time.sleep(8)  # until it sweeps, also on a busy machine
         sweep.send_signal(number)
         output, _ = sweep.communicate(timeout=PATIENCE_S)
         assert wait_until(lambda: not members(sweep.pid)), members(sweep.pid)
