@@ -209,13 +209,12 @@ def _run(
     from highwater.conformance.verdicts import decides_nothing, exit_code, expectations_text, read_expectations
     from highwater.errors import UsageError
     from highwater.results import progress
-    from highwater.signals import interruptible
 
     files.check(len(targets))
     if write_expect is not None and len(targets) != 1:
         raise UsageError("one file has the deviations of one broker", where="--write-expect", hint="name one target")
     try:
-        with interruptible(), progress("conforming", 0, quiet=json_) as step:
+        with progress("conforming", 0, quiet=json_) as step:
             report = run_suite(targets, options, lambda target, result: step())
     except Interrupted as interrupted:
         report = interrupted.report
@@ -244,12 +243,11 @@ def _compare(targets: list[str], other: str, options: "Options", json_: bool, ve
     from highwater.conformance.values import compare_values, lines
     from highwater.errors import UsageError
     from highwater.results import progress
-    from highwater.signals import interruptible
 
     if len(targets) != 1:
         raise UsageError("two brokers are compared", where="--against", hint="name one target beside --against")
     with_values = msgspec.structs.replace(options, values=True)
-    with interruptible(), progress("comparing", 0, quiet=json_) as step:
+    with progress("comparing", 0, quiet=json_) as step:
         report = report_of(run_suite([*targets, other], with_values, lambda target, result: step()))
     here, there = report.targets
     found = compare_values(here.name, there.name, here.cases, there.cases)
@@ -267,11 +265,10 @@ def _self_test(targets: list[str], options: "Options", json_: bool, verbose: boo
     from highwater.conformance.self_test.trials import exit_code, show
     from highwater.errors import UsageError
     from highwater.results import progress
-    from highwater.signals import interruptible
 
     if len(targets) != 1:
         raise UsageError("the self-test needs exactly one target", where="--self-test")
-    with interruptible(), progress("planting", 0, quiet=json_) as step:
+    with progress("planting", 0, quiet=json_) as step:
         report = run_self_test(targets[0], options, step)
     if json_:
         typer.echo(msgspec.json.encode({"self_test": report}).decode())

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
 from pathlib import Path
 from typing import Final, Literal, NoReturn
@@ -17,6 +16,7 @@ from typing import Final, Literal, NoReturn
 import msgspec
 
 from highwater.errors import UsageError
+from highwater.temporary import temporary_folder
 
 CATALOGUE: Final = Path(__file__).with_name("artefacts.toml")
 CLIENT_TIMEOUT_S: Final = 600
@@ -117,8 +117,8 @@ def fetch_artefact(name: str) -> Path:
     path = _cache_path(artefact)
     path.parent.mkdir(parents=True, exist_ok=True)
     # On the same file system as the final path: only then is the rename atomic.
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        fetched = _download(artefact, Path(folder))
+    with temporary_folder(place=cache_folder()) as folder:
+        fetched = _download(artefact, folder)
         found = sha256_of(fetched)
         if found != artefact.sha256:
             _fail(artefact, f"its sha256 is {found}, not {artefact.sha256}", "check the mirror that the client uses")
@@ -198,8 +198,8 @@ def build(sources: Path, tool: str, *command: str, variant: str = "") -> Path:
         return path
     print(f"Building {sources.name} with {tool}. This happens once and may take minutes.", file=sys.stderr)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as name:
-        finished = Path(name) / "made"
+    with temporary_folder(place=cache_folder()) as name:
+        finished = name / "made"
         shutil.copytree(sources, finished)
         try:
             subprocess.run(

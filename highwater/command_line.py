@@ -9,13 +9,15 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from ctypes import ArgumentError
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from highwater.errors import ExitCode, UsageError
 from highwater.names import unknown_name
+from highwater.signals import interruptible
 
 if TYPE_CHECKING:
     import typer
@@ -145,10 +147,13 @@ EXTRA_OF_PACKAGE: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; a failure is one line on standard error and one of the four exit codes."""
+    """Run one command; a failure is one line on standard error and one of the four exit codes.
+
+    SIGTERM ends it like Ctrl-C, so that each command undoes what it did and reports what it has.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = given[0] if given else "--help"
-    with failure_in_one_line(name):
+    with interruptible(), failure_in_one_line(name):
         code = _run(name, given)
         sys.stdout.flush()  # here, where a reader that is gone is noticed, and not at the end of the interpreter
         sys.exit(code)
@@ -156,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @contextmanager
 def failure_in_one_line(command: str) -> Iterator[None]:
-    """End the process with one line and an exit code, if what runs inside fails in a way that is not a defect."""
+    """End the process with one line and an exit code if what runs inside fails; a defect prints its traceback, too."""
     try:
         yield
     except UsageError as error:
@@ -170,6 +175,12 @@ def failure_in_one_line(command: str) -> Iterator[None]:
         sys.exit(ExitCode.UNDECIDED)
     except OSError as error:
         _end(f"{error.filename or 'system'}: {error.strerror or error}", ExitCode.USAGE)
+    except ArgumentError as error:
+        if KeyboardInterrupt.__name__ not in str(error):  # which ctypes replaces, and z3 is called by ctypes
+            _end_with_traceback()
+        _end("interrupted", ExitCode.UNDECIDED)
+    except Exception:  # Python would end with 1, which is "violated" here
+        _end_with_traceback()
 
 
 def help_text() -> str:
@@ -270,7 +281,15 @@ def _missing(command: str, error: ModuleNotFoundError) -> str:
     return f"highwater {command} needs {error.name}, which is not installed; pip install 'highwater[{extra}]'"
 
 
-def _end(message: str, code: ExitCode) -> None:
+def _end_with_traceback() -> NoReturn:
+    """End because of the exception that is being handled, which is a defect."""
+    from traceback import print_exc
+
+    print_exc()
+    _end("this is a defect of Highwater; please report it with the lines above", ExitCode.UNDECIDED)
+
+
+def _end(message: str, code: ExitCode) -> NoReturn:
     print(f"highwater: {message}", file=sys.stderr)
     sys.exit(code)
 

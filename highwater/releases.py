@@ -6,12 +6,12 @@ Its dependencies come with it.
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
 from highwater.artefacts import cache_folder, move_into_cache
 from highwater.errors import UsageError
+from highwater.temporary import temporary_folder
 
 NEWEST: Final = "4.3.1"
 SLF4J_SIMPLE: Final = "org.slf4j:slf4j-simple:1.7.36"
@@ -95,8 +95,7 @@ def fetch_release(version: str) -> Path:
     print(f"Downloading Apache Kafka {version} from Maven Central, up to 90 MB.", file=sys.stderr)
     coordinates = _coordinates(version)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as name:
-        folder = Path(name)
+    with temporary_folder(place=cache_folder()) as folder:
         (folder / "pom.xml").write_text(_pom(coordinates))
         command = [
             maven,

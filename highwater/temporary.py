@@ -23,22 +23,26 @@ MEMORY: Final = "/dev/shm"
 MIN_FREE: Final = 2 << 30
 TMPDIR: Final = "TMPDIR"
 
-_owned: dict[int, tuple[Path, IO[str]]] = {}  # by process, since a fork has folders of its own: folder and locked file
+# By process, since a fork has folders of its own, and by place: the folder and its locked file.
+_owned: dict[tuple[int, Path], tuple[Path, IO[str]]] = {}
 
 
 @contextmanager
-def temporary_folder(prefix: str = "") -> Iterator[Path]:
-    """Yield a new, empty folder that is removed when the block ends."""
-    folder = make_folder(prefix)
+def temporary_folder(prefix: str = "", place: Path | None = None) -> Iterator[Path]:
+    """Yield a new, empty folder that is removed when the block ends.
+
+    It is in the folder `place`, for example because its content is moved to a place of the same file system.
+    """
+    folder = make_folder(prefix, place)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def make_folder(prefix: str = "") -> Path:
+def make_folder(prefix: str = "", place: Path | None = None) -> Path:
     """Return a new, empty folder that is removed when this process ends, unless the caller removes it before."""
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=_folder_of_this_process()))
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=_folder_of_this_process(place or Path(tempfile.gettempdir()))))
 
 
 def temporary_in_memory() -> dict[str, str]:
@@ -54,12 +58,12 @@ def temporary_in_memory() -> dict[str, str]:
     return {}
 
 
-def _folder_of_this_process() -> Path:
-    if os.getpid() not in _owned:
-        for _, inherited in _owned.values():
-            inherited.close()  # the parent still holds it locked
-        _owned.clear()
-        root = Path(tempfile.gettempdir()) / f"highwater-{os.getuid()}"
+def _folder_of_this_process(place: Path) -> Path:
+    owner = os.getpid(), place
+    if owner not in _owned:
+        for pid, inherited in [key for key in _owned if key[0] != os.getpid()]:
+            _owned.pop((pid, inherited))[1].close()  # the parent still holds it locked
+        root = place / f"highwater-{os.getuid()}"
         root.mkdir(mode=0o700, exist_ok=True)
         with (root / LOCK).open("w") as all_folders:
             fcntl.flock(all_folders, fcntl.LOCK_EX)  # another process must not see ours before it is locked
@@ -67,14 +71,14 @@ def _folder_of_this_process() -> Path:
             folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=root))
             lock = (folder / LOCK).open("w")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        _owned[os.getpid()] = folder, lock
-        atexit.register(_remove_own, os.getpid())
-    return _owned[os.getpid()][0]
+        _owned[owner] = folder, lock
+        atexit.register(_remove_own, owner)
+    return _owned[owner][0]
 
 
-def _remove_own(pid: int) -> None:
-    if os.getpid() == pid and pid in _owned:
-        folder, lock = _owned.pop(pid)
+def _remove_own(owner: tuple[int, Path]) -> None:
+    if os.getpid() == owner[0] and owner in _owned:
+        folder, lock = _owned.pop(owner)
         _remove(folder)
         lock.close()
 

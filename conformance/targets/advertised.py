@@ -1,13 +1,9 @@
 """A target in a single launched process, which prints `ready ADDRESS,...` and ends when its standard input closes."""
 
 import contextlib
-import os
 import select
 import subprocess
-import weakref
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import mkstemp
 from typing import Final
 
 from highwater.conformance.failures import TargetFailure
@@ -15,6 +11,7 @@ from highwater.conformance.targets.base import PROMPT
 from highwater.conformance.targets.discovery import brokers_of
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.errors import UsageError
+from highwater.temporary import make_folder
 
 READY_TIMEOUT_S: Final = 20.0
 STOP_TIMEOUT_S: Final = 5.0
@@ -27,10 +24,7 @@ class ProcessTarget(ExternalTarget):
 
     def __init__(self, name: str, version: str, command: Sequence[str]) -> None:
         self._own_name, self._command = name, command
-        handle, log = mkstemp(prefix=f"highwater-{name}-", suffix=".log")
-        os.close(handle)
-        self._log = Path(log)
-        weakref.finalize(self, self._log.unlink, missing_ok=True)  # it outlives restarts
+        self._log = make_folder(f"{name}-") / "log"  # it outlives restarts
         self._launch()
         super().__init__(self._first)
         self.name, self.version, self.era = name, version, ""

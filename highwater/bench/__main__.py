@@ -6,7 +6,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from highwater.errors import UsageError
 from highwater.reports.columns import NEVER, Kind, Operations
 from highwater.reports.rules.findings import Promise
 from highwater.reports.rules.partition import CANDIDATES, check
+from highwater.temporary import temporary_folder
 
 RECORDS = 200_000
 PARTITIONS = 1_000
@@ -125,8 +125,8 @@ def ndjson() -> str:
     from highwater.reports.execution.reading import ingest
     from highwater.reports.synth.write import synth
 
-    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
-        path = Path(folder) / "history.ndjson"
+    with temporary_folder("bench-") as folder:
+        path = folder / "history.ndjson"
         synth(path, operations=NDJSON_OPERATIONS, seed=1, planted={})
         started = time.process_time()
         operations = ingest(path).operations
@@ -216,8 +216,8 @@ def recovery() -> str:
     batch = build_batch([(0, None, bytes(100), ())] * 150)
     ((_, header),) = batch_headers(batch)
     config = LogConfig(segment_bytes=64 << 20)
-    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
-        disk = Disk(Path(folder))
+    with temporary_folder("bench-") as folder:
+        disk = Disk(folder)
         log = Log(disk, "t-0", config)
         while log.log_end_offset < RECOVERED_RECORDS:
             log.append_as_leader(batch, header, leader_epoch=0)
@@ -228,7 +228,7 @@ def recovery() -> str:
             again = Log(disk, "t-0", config, recovery_point=recovery_point, clean=False)
             seconds.append(time.perf_counter() - started)
             assert again.log_end_offset == log.log_end_offset
-        size = sum(path.stat().st_size for path in Path(folder).rglob("*.log"))
+        size = sum(path.stat().st_size for path in folder.rglob("*.log"))
         disk.close()
     whole, trusted = seconds
     return (
@@ -271,14 +271,14 @@ def fuzz() -> str:
     from highwater.fuzz.wire.session import Bounds, Session
     from highwater.fuzz.wire.target import FuzzTarget
 
-    with open_target("kfake") as target, tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
+    with open_target("kfake") as target, temporary_folder("bench-") as folder:
         # With a second instance, as `highwater fuzz kfake` has: failures are confirmed while the run goes on.
         address, name = target.bootstrap.split(",")[0], "kfake"
         fuzz_target = FuzzTarget(address, target, name, launch=lambda: launch_target(name))
         results: list[dict[str, Any]] = []
         for seconds, sound_share in ((FUZZ_LEARNING_S, 0.0), (FUZZ_S, 0.0), (FUZZ_S, 1.0)):
             bounds = Bounds(seconds, shrink_s=0, deadline_s=1.0, sound_share=sound_share)
-            results.append(Session(fuzz_target, Path(folder), 1, bounds, resume=bool(results)).run())
+            results.append(Session(fuzz_target, folder, 1, bounds, resume=bool(results)).run())
             fuzz_target.restart()
         _, mutated, structured = results
     sequences = mutated["sequences"] + structured["sequences"]
@@ -324,9 +324,9 @@ def trace() -> str:
     from highwater.spec.trace import read_layouts, validate_trace
 
     lines = []
-    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
+    with temporary_folder("bench-") as folder:
         for model in read_layouts():
-            path = Path(folder) / "trace.ndjson"
+            path = folder / "trace.ndjson"
             write_trace(path, steps_for(model, TRACED_STEPS))
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             (found,) = validate_trace(path, model).entities

@@ -9,7 +9,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from highwater.reports.columns import Ints, Kind, Operations, concatenate_operations
+from highwater.temporary import temporary_folder
 
 SIZES: Final = (1_000_000, 10_000_000, 30_000_000)
 COMPARED: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -107,18 +107,18 @@ def by_size(sizes: tuple[int, ...] = SIZES) -> str:
     from highwater.reports.synth.tiles import synth_tiles
 
     rows = ["| operations | | s | operations/s | CPU µs each | MB |", "|---|---|---|---|---|---|"]
-    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as place:
+    with temporary_folder("bench-") as place:
         for size in sizes:
-            folder = Path(place) / str(size)
+            folder = place / str(size)
             count = synth_tiles(folder, operations=size)
             for what, words in MEASURED.items():
                 if what != "spark" or size == SPARK_SIZE:
                     rows.append(_row(count, words, measured(what, folder)))
             shutil.rmtree(folder)
-        folder = Path(place) / "many"
+        folder = place / "many"
         write_dataset(folder, [{f"t-{number}": followed_log(0, 10) for number in range(MANY)}], 10 * MANY)
         rows.append(_row(10 * MANY, f"{MEASURED['audit']}, {MANY:,} partitions", measured("audit", folder)))
-        folder = Path(place) / "skewed"
+        folder = place / "skewed"
         skewed(folder, SPARK_SIZE)
         for what in ("audit", "spark"):
             words = f"{MEASURED[what]}, one partition with nine tenths"
@@ -243,15 +243,15 @@ def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
 
     program = build(Path(__file__).with_name("programs") / "porcupine", "go", "build", "-o", "porcupine", ".")
     rows = ["| operations | partitions | Porcupine | Highwater |", "|---|---|---|---|"]
-    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as place:
+    with temporary_folder("bench-") as place:
         for size in sizes:
             for partitions in PARTITIONS:
                 parts = {f"t-{number}": simple_log(size // partitions) for number in range(partitions)}
-                history = Path(place) / "history.txt"
+                history = place / "history.txt"
                 with history.open("w") as lines:
                     for number, ops in enumerate(parts.values()):
                         np.savetxt(lines, _lines(number, ops), fmt="%d")
-                folder = Path(place) / f"{size}-{partitions}"
+                folder = place / f"{size}-{partitions}"
                 read = {key: read_once(ops) for key, ops in parts.items()}
                 write_dataset(folder, [read], sum(map(len, read.values())))
                 ours = measured("audit", folder)

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from highwater.errors import ExitCode
-from highwater.signals import interruptible
 
 SEARCHED = 20
 TRACES = "traces"
@@ -77,34 +76,23 @@ def chaos_command(
     given_schedule = read_schedule(schedule) if schedule else None
     if target.partition(":")[0] == "simulator":
         raise typer.Exit(_side_by_side(target, given_schedule, json=json_))
-    with _terminated_as_interrupted():
-        if faults:
-            _list_faults(target, json=json_)
-            return
-        results: list[dict[str, Any]] = []
-        for run_seed in range(seed, seed + (runs if search else 1)):
-            results.append(
-                _one(
-                    target, given_schedule, seconds, run_seed, workload, rate, clients, packets=packets, races=search,
-                    trace=trace, keep=keep, quiet=json_,
-                )
-            )  # fmt: skip
-            if results[-1]["verdict"] is Verdict.INVALID:
-                break
+    if faults:
+        _list_faults(target, json=json_)
+        return
+    results: list[dict[str, Any]] = []
+    for run_seed in range(seed, seed + (runs if search else 1)):
+        results.append(
+            _one(
+                target, given_schedule, seconds, run_seed, workload, rate, clients, packets=packets, races=search,
+                trace=trace, keep=keep, quiet=json_,
+            )
+        )  # fmt: skip
+        if results[-1]["verdict"] is Verdict.INVALID:
+            break
     if json_:
         found: Any = results[-1] if not search else {"verdict": results[-1]["verdict"], "runs": results}
         typer.echo(msgspec.json.encode(found).decode())
     raise typer.Exit(EXIT_OF_VERDICT[results[-1]["verdict"]])
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C: undo all faults, then raise typer.Abort."""
-    try:
-        with interruptible():
-            yield
-    except KeyboardInterrupt as interrupt:
-        raise typer.Abort from interrupt
 
 
 def _one(

@@ -9,7 +9,6 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +24,7 @@ from highwater.errors import UsageError
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.findings import options
 from highwater.fuzz.simulator.search import run_seed
+from highwater.pools import process_pool
 from highwater.results import progress
 
 CHUNK: Final = 50  # seeds: some tens of seconds of work, lost when a sweep is interrupted
@@ -73,7 +73,7 @@ def rows_of(chunk: Chunk, settings: Settings) -> list[Row]:
 
 def run_locally(chunks: list[Chunk], settings: Settings, jobs: int) -> Iterator[list[Row]]:
     """Run chunks in local processes; `jobs` 0 means one for each core."""
-    with ProcessPoolExecutor(min(jobs or os.cpu_count() or 1, len(chunks))) as pool:
+    with process_pool(min(jobs or os.cpu_count() or 1, len(chunks))) as pool:
         yield from pool.map(partial(rows_of, settings=settings), chunks)
 
 

@@ -51,7 +51,6 @@ def simulate_command(
     from highwater.fuzz.simulator.cluster import Settings
     from highwater.fuzz.simulator.guard_focus import settings_without_guard
     from highwater.fuzz.simulator.sweep import print_summary, simulate
-    from highwater.signals import interruptible
 
     given_schedule = read_schedule(schedule) if schedule is not None else None
     settings = Settings(
@@ -80,10 +79,9 @@ def simulate_command(
 
         summary = sweep(chosen, settings, out, master=master, jobs=jobs, quiet=json_)
     else:
-        with interruptible():
-            summary = simulate(
-                chosen, settings, schedule=given_schedule, jobs=jobs, quiet=json_, keep=keep, audit=_auditor()
-            )
+        summary = simulate(
+            chosen, settings, schedule=given_schedule, jobs=jobs, quiet=json_, keep=keep, audit=_auditor()
+        )
     print_summary(summary, as_json=json_)
     raise typer.Exit(_exit_code(summary, given_schedule))
 

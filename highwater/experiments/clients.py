@@ -4,15 +4,15 @@ All processes of one machine share the monotonic clock: they begin at the same t
 difference of two of its readings.
 """
 
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from typing import Any, Final
+
+from highwater.pools import process_pool
 
 START_S: Final = 0.5
 """Until all clients begin: the time in which each of them connects and asks for the leaders."""
@@ -184,8 +184,5 @@ class Clients:
 @contextmanager
 def client_processes() -> Iterator[Clients]:
     """Start the processes of the clients, and end them with the block. They leave Ctrl-C to their parent."""
-    pool = ProcessPoolExecutor(WORKERS, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
-    try:
+    with process_pool(WORKERS, "spawn") as pool:
         yield Clients(pool)
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from highwater.errors import ExitCode
-from highwater.signals import interruptible
 
 
 def bench_command(
@@ -60,7 +59,7 @@ def bench_command(
         )  # fmt: skip
         folder = new_folder("bench", target=" ".join(plan.targets), seed=seed, **({"root": out} if out else {}))
     try:
-        with interruptible(), _progress(plan, quiet=json_) as (say, advance):
+        with _progress(plan, quiet=json_) as (say, advance):
             run(plan, folder, say, advance)
     except KeyboardInterrupt as interrupt:
         _finish(plan, folder, json=False)

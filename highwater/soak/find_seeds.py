@@ -8,7 +8,6 @@ each of them the same schedule is tried under other seeds, until one does both, 
 
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +21,7 @@ from highwater.fuzz.simulator.kept_seeds import KeptSeed, kept_seeds, read_kept_
 from highwater.reports.audit import audit
 from highwater.results import progress
 from highwater.soak.guard_histories import FEWEST_OPERATIONS, rows
+from highwater.temporary import temporary_folder
 
 
 def is_found(kept: KeptSeed, row: "re.Match[str] | None", folder: Path) -> bool:
@@ -44,11 +44,11 @@ def _is_shown(kept: KeptSeed, row: "re.Match[str]", folder: Path) -> bool:
 
 def find(kept: KeptSeed, row: "re.Match[str] | None", tries: int) -> KeptSeed | None:
     """Return the kept seed under the first seed from 0 on whose run shows the guard; None if none does."""
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         for seed in range(tries):
             other = structs.replace(kept, schedule=structs.replace(kept.schedule, seed=seed))
             try:
-                found = is_found(other, row, Path(folder))
+                found = is_found(other, row, folder)
             except UsageError:  # the seed draws other clients, and the schedule names one that it does not have
                 found = False
             if found:
@@ -64,10 +64,10 @@ def main(
     console, shown = Console(highlight=False), rows()
     paths = [path for path in kept_seeds() if not guards or path.stem in guards]
     missing = 0
-    with tempfile.TemporaryDirectory() as folder, progress("guards", len(paths)) as step:
+    with temporary_folder() as folder, progress("guards", len(paths)) as step:
         for path in paths:
             kept, row = read_kept_seed(path), shown.get(path.stem)
-            if not is_found(kept, row, Path(folder)):
+            if not is_found(kept, row, folder):
                 other = find(kept, row, tries)
                 missing += other is None
                 console.print(f"{path.stem}: {f'seed {other.schedule.seed}' if other else 'no seed found'}")

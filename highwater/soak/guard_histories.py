@@ -6,7 +6,6 @@ row names, as a violation unless the row says otherwise, and none with the guard
 
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept_seed
 from highwater.reports.audit import audit
 from highwater.results import progress
 from highwater.spec.guards import load_guards
+from highwater.temporary import temporary_folder
 
 FEWEST_OPERATIONS: Final = 100
 ROW: Final = re.compile(
@@ -53,9 +53,9 @@ def mismatch(guard: str, row: "re.Match[str]", folder: Path) -> str:
 def soak() -> None:
     """Record and audit each history, with the guard off and on."""
     console, shown, bad = Console(highlight=False), rows(), list[str]()
-    with tempfile.TemporaryDirectory() as folder, progress("guards", len(shown)) as step:
+    with temporary_folder() as folder, progress("guards", len(shown)) as step:
         for guard, row in shown.items():
-            bad += filter(None, [mismatch(guard, row, Path(folder))])
+            bad += filter(None, [mismatch(guard, row, folder)])
             step()
     for message in bad:
         console.print(message)

@@ -7,7 +7,6 @@ lives that are mutated are those of partitions and groups in chaos runs (`fuzz/t
 
 import itertools
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from highwater.fuzz.kafka_logs.folders import METADATA_LOG, Replica, Seen
 from highwater.fuzz.kafka_logs.metadata_log import Change, State
 from highwater.fuzz.kafka_logs.metadata_records import NO_LEADER
 from highwater.soak.mutated_kafka_groups import GROUP_MUTATIONS, judge_group, mutated_group, read_group
+from highwater.temporary import temporary_folder
 
 LIVES: Final = Path(__file__).parents[2] / "fuzz" / "tests" / "kafka_lives"
 GROUP_LIFE: Final = "group-"
@@ -355,10 +355,10 @@ def measure(
 ) -> None:
     """Print how many different mutated lives are refused at a line, and for how many a false conjunct was found."""
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="highwater-mutated-") as name:
+    with temporary_folder("mutated-") as name:
         for path in lives or sorted(LIVES.glob("*.json")):
             kind = GROUPS if path.name.startswith(GROUP_LIFE) else PARTITIONS
-            found = survey(path, kind, range(seed, seed + draws), Path(name))
+            found = survey(path, kind, range(seed, seed + draws), name)
             print(f"{path.stem}: {found['refused']} of {found['mutants']} refused", flush=True)
             counts += found
     for how in (*MUTATIONS, *GROUP_MUTATIONS):

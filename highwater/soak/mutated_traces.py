@@ -5,7 +5,6 @@ One line is dropped, two lines are swapped, or one field of one line is changed.
 """
 
 import random
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from highwater.errors import Verdict
 from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept_seed
 from highwater.spec.formats.trace import Step, renumber, write_trace
 from highwater.spec.trace import EntityVerdict, Layout, read_layout, validate_trace
+from highwater.temporary import temporary_folder
 
 # For each model: the kept seed whose run is traced with its guard on, the entity, and the number of lines.
 RUNS: Final = {
@@ -116,13 +116,13 @@ def measure(
     ] = False,
 ) -> None:
     """Print how many mutated traces each model rejects; accepted traces are printed before the table row."""
-    with tempfile.TemporaryDirectory(prefix="highwater-mutated-") as folder:
+    with temporary_folder("mutated-") as folder:
         for model in RUNS:
             rejected_counts = dict.fromkeys(MUTATIONS, 0)
             for how in MUTATIONS:
                 for draw_seed in range(seed, seed + draws):
                     steps, words = mutated_trace(model, how, draw_seed)
-                    found = validate_steps(Path(folder), model, renumber(steps) if renumbered else steps)
+                    found = validate_steps(folder, model, renumber(steps) if renumbered else steps)
                     rejected_counts[how] += found.verdict is Verdict.INVALID
                     if found.verdict is not Verdict.INVALID:
                         print(f"  {model} {how} {draw_seed}: {found.verdict} {words}", flush=True)

@@ -6,10 +6,8 @@ found that was not planted, or planted and not found.
 """
 
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -21,6 +19,7 @@ from highwater.reports.audit import audit
 from highwater.reports.synth.plants import PLANTS, SETTINGS
 from highwater.reports.synth.write import synth_dataset
 from highwater.reports.verdicts import AuditResult
+from highwater.temporary import temporary_folder
 
 TIMES: Final = 2
 ROW: Final = "{:>4}  {:<28}{:<12} {:>8} {:>6} {:>11} {:>8}  {}"
@@ -28,8 +27,8 @@ ROW: Final = "{:>4}  {:<28}{:<12} {:>8} {:>6} {:>11} {:>8}  {}"
 
 def planted(rules: Sequence[int], operations: int) -> AuditResult:
     """Audit a generated history that holds the anomalies of these rules."""
-    with tempfile.TemporaryDirectory(prefix="highwater-synth-") as folder:
-        place = Path(folder) / "dataset"
+    with temporary_folder("synth-") as folder:
+        place = folder / "dataset"
         synth_dataset(place, operations=operations, seed=rules[0], planted=dict.fromkeys(rules, TIMES))
         return audit(place)
 

@@ -12,7 +12,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from importlib import import_module
 from itertools import chain, groupby, islice
@@ -24,6 +23,7 @@ import typer
 from rich.console import Console
 
 from highwater.errors import ExitCode
+from highwater.pools import process_pool
 from highwater.reports.columns import Operations
 from highwater.reports.execution.division.chunks import InMemoryChunks
 from highwater.reports.tests.oracle import comparison, exhaustive, witnesses
@@ -175,7 +175,7 @@ def soak(
             console.print(f"{mutant.module} is killed without a mutation ({found}): nothing can be judged.")
             sys.exit(ExitCode.USAGE)
     survivors = 0
-    with ProcessPoolExecutor(jobs) as pool, progress("mutants", len(chosen)) as step:
+    with process_pool(jobs) as pool, progress("mutants", len(chosen)) as step:
         judged = zip(chosen, pool.map(judge, chosen), strict=True)
         for module, of_module in groupby(judged, lambda pair: pair[0].module):  # so that an interrupted run has scores
             counted: Counter[str] = Counter()

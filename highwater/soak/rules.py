@@ -10,13 +10,13 @@ import os
 import random
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from highwater.errors import ExitCode
+from highwater.pools import process_pool
 from highwater.reports.tests import test_read_committed
 from highwater.reports.tests.oracle import exhaustive
 from highwater.reports.tests.oracle.comparison import differences
@@ -61,15 +61,12 @@ def small_difference(theme: str, part: int) -> str:
 
 def found_by(jobs: int, histories: int, seed: int, *, small: bool) -> Iterator[str]:
     """Yield the difference that each task found, or an empty text."""
-    with ProcessPoolExecutor(jobs) as pool:
+    with process_pool(jobs) as pool:
         firsts = range(seed, seed + histories, SEEDS_OF_A_TASK)
         ends = [min(first + SEEDS_OF_A_TASK, seed + histories) for first in firsts]
         parts = [(theme, part) for theme in exhaustive.THEMES for part in range(PARTS_OF_A_THEME if small else 0)]
-        try:
-            yield from pool.map(first_difference, firsts, ends)
-            yield from pool.map(small_difference, *zip(*parts, strict=True)) if parts else ()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        yield from pool.map(first_difference, firsts, ends)
+        yield from pool.map(small_difference, *zip(*parts, strict=True)) if parts else ()
 
 
 def soak(

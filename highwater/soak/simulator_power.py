@@ -18,7 +18,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +41,7 @@ from highwater.fuzz.simulator.cluster import (
     PROBES_RESTARTS,
 )
 from highwater.fuzz.simulator.search import run_seed
+from highwater.pools import process_pool
 from highwater.results import progress, write_json
 from highwater.soak.mutation import CPU_S, Mutant, Outcome, outcome, unchanged
 from highwater.soak.power.mutants import WRITTEN, BehaviourMutant, Need, equivalents, generated, reason_of, written
@@ -113,7 +114,7 @@ def soak(
     known = equivalents()
     tried = [mutant for mutant in chosen if not reason_of(mutant, known)]
     simulator = _digest()
-    with ProcessPoolExecutor(jobs) as pool, progress("trying mutants", len(tried)) as step:
+    with process_pool(jobs) as pool, progress("trying mutants", len(tried)) as step:
         _check_control(pool, tried)
         trials = []
         for trial in pool.map(partial(_try_mutant, simulator=simulator, cpu_s=cpu_s), tried):

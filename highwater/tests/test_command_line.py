@@ -3,14 +3,16 @@
 import os
 import subprocess
 import sys
+from ctypes import ArgumentError
 from pathlib import Path
 
 import pytest
 
 import highwater
-from highwater.command_line import BY_NAME, EXTRA_OF_PACKAGE, application, help_text
-from highwater.errors import ExitCode
+from highwater.command_line import BY_NAME, EXTRA_OF_PACKAGE, application, failure_in_one_line, help_text
+from highwater.errors import ExitCode, UsageError
 
+DEFECT = "highwater: this is a defect of Highwater; please report it with the lines above"
 WITHOUT = """
 import sys
 sys.modules.update(dict.fromkeys({packages!r}))
@@ -153,3 +155,24 @@ def test_an_output_without_a_reader_is_no_verdict_and_no_traceback(arguments: li
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (ExitCode.UNDECIDED, "")
+
+
+@pytest.mark.parametrize(
+    ("raised", "lines", "code"),
+    [
+        (KeyboardInterrupt(), ["highwater: interrupted"], ExitCode.UNDECIDED),
+        (ArgumentError("argument 1: KeyboardInterrupt: "), ["highwater: interrupted"], ExitCode.UNDECIDED),
+        (ArgumentError("argument 1: TypeError: wrong type"), [DEFECT], ExitCode.UNDECIDED),
+        (ZeroDivisionError("division by zero"), [DEFECT], ExitCode.UNDECIDED),
+        (UsageError("wrong", where="here", hint="do this"), ["highwater: here: wrong; do this"], ExitCode.USAGE),
+    ],
+)
+def test_a_failure_never_ends_with_the_exit_code_of_a_violation(
+    raised: BaseException, lines: list[str], code: ExitCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, failure_in_one_line("spec"):
+        raise raised
+    printed = capsys.readouterr().err.splitlines()
+    assert ended.value.code == code
+    assert printed[-1:] == lines
+    assert (len(printed) > 1) == (lines == [DEFECT])

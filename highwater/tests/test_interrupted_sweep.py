@@ -4,41 +4,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import highwater.results
+from highwater.commands.simulate import _exit_code
 from highwater.errors import ExitCode
+from highwater.fuzz.simulator.cluster import Settings
+from highwater.fuzz.simulator.guard_focus import settings_without_guard
+from highwater.fuzz.simulator.sweep import print_summary, simulate
+from highwater.tests.running import PATIENCE_S, cpu_s, members, wait_until
 
-PATIENCE_S = 30
-
-
-def members(group: int) -> list[str]:
-    """Return the ids of the running processes of a process group."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended meanwhile
-        if int(fields[2]) == group and fields[0] != "Z":
-            found.append(stat.parent.name)
-    return found
-
-
-def is_sweeping(pid: int) -> bool:
-    """Return whether the process handles SIGTERM, as it does while it sweeps."""
-    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
-    return bool(int(caught.split()[1], 16) >> signal.SIGTERM - 1 & 1)
-
-
-def wait_until(condition: object) -> bool:
-    assert callable(condition)
-    end = time.monotonic() + PATIENCE_S
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.1)
-    return bool(condition())
+IMPORTS_CPU_S = 3.0
+"""More than the command takes until it sweeps."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -50,8 +31,10 @@ def test_a_sweep_that_is_interrupted_leaves_no_process(number: signal.Signals, j
         command, cwd=tmp_path, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        assert wait_until(lambda: is_sweeping(sweep.pid))
-        assert wait_until(lambda: len(members(sweep.pid)) == (jobs + 1 if jobs > 1 else 1))
+        if jobs > 1:
+            assert wait_until(lambda: len(members(sweep.pid)) == jobs + 1)
+        else:
+            assert wait_until(lambda: cpu_s(sweep.pid) > IMPORTS_CPU_S)
         sweep.send_signal(number)
         output, _ = sweep.communicate(timeout=PATIENCE_S)
         assert wait_until(lambda: not members(sweep.pid)), members(sweep.pid)
@@ -61,3 +44,23 @@ def test_a_sweep_that_is_interrupted_leaves_no_process(number: signal.Signals, j
     finally:
         for member in members(sweep.pid):
             os.kill(int(member), signal.SIGKILL)
+
+
+def test_a_violation_that_was_found_before_an_interruption_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def interrupted(what: str, total: int, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
+        def step() -> None:
+            raise KeyboardInterrupt
+
+        yield step
+
+    monkeypatch.setattr(highwater.results, "progress", interrupted)
+    summary = simulate(range(1), settings_without_guard("AckAfterCommit", Settings()), jobs=1)
+    print_summary(summary, as_json=False)
+    assert [finding["seed"] for finding in summary["findings"]] == [0]
+    assert _exit_code(summary, None) == ExitCode.VIOLATED
+    printed = capsys.readouterr().out
+    assert "highwater simulate --seeds 0:1 --guard-off AckAfterCommit" in printed
+    assert "1 violated an invariant until it was interrupted" in printed

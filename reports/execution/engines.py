@@ -1,15 +1,12 @@
 """Engines that check partitions: this process, a pool of two, or Spark. All call the same rules."""
 
-import multiprocessing
 import os
-import signal
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from typing import Final
 
 from highwater.errors import UsageError
+from highwater.pools import process_pool
 from highwater.reports.dataset.reader import Partitions
 from highwater.reports.execution.partitions import Engine, SameProcess, T, distribute, is_large, size_of
 from highwater.reports.execution.spark import Spark
@@ -42,7 +39,7 @@ class Pool:
         self, partitions: Partitions, promise: Promise, work: PartitionTask[T], keys: Collection[str] | None = None
     ) -> Iterator[tuple[str, T]]:
         try:
-            with _processes(workers_for(partitions)) as pool:
+            with process_pool(workers_for(partitions), "spawn") as pool:
                 yield from distribute(pool.map, partitions, promise, work, keys)
         except BrokenProcessPool as error:
             hint = "free memory for two processes, or use --engine spark"
@@ -60,17 +57,6 @@ def workers_for(partitions: Partitions) -> int:
         (size_of(part) for part in partitions.parts.values() if not is_large(partitions, part.key)), default=1
     )
     return max(1, min(WORKERS, os.cpu_count() or 1, MEMORY_BYTES // max(largest, 1)))
-
-
-@contextmanager
-def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A process pool whose workers ignore SIGINT: on Ctrl-C running tasks finish and waiting tasks are cancelled."""
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 class Auto:

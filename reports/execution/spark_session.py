@@ -7,13 +7,14 @@ Highwater are added. Otherwise a session is created; `CONF` holds its defaults i
 """
 
 import atexit
+import logging
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from highwater.errors import UsageError
+from highwater.temporary import make_folder
 
 MASTER: Final = "local[2,4]"
 """Two tasks at a time; the job fails when a task has failed four times."""
@@ -52,10 +53,16 @@ def spark_session(
         raise UsageError(f"Spark did not start: {error}", hint="see highwater doctor, or use --engine local") from error
     if ours:
         atexit.register(session.stop)  # a local-cluster would otherwise log lost executors at exit
+        logging.getLogger().addFilter(_is_no_interruption)
     elif master is not None and session.sparkContext.master != master:
         what = f"the Spark session that is active already has the master {session.sparkContext.master}, not {master}"
         raise UsageError(what, where="--master", hint="leave out --master, or stop that session")
     return session
+
+
+def _is_no_interruption(record: logging.LogRecord) -> bool:
+    """Drop the traceback that py4j logs for each interruption, and then raises again."""
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
 
 
 def is_submitted() -> bool:
@@ -77,7 +84,7 @@ def _own_builder(master: str | None, name: str) -> Any:
     if not (master or configured.get("spark.master", MASTER)).startswith("local"):
         return builder
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("SPARK_WORKER_DIR", tempfile.mkdtemp(prefix="highwater-spark-"))  # of a local-cluster
+    os.environ.setdefault("SPARK_WORKER_DIR", str(make_folder("spark-")))  # of a local-cluster
     if "spark.pyspark.python" not in configured:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in CONF.items():

@@ -4,7 +4,6 @@ import gzip
 import io
 import shutil
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,6 +12,7 @@ from typing import IO, Any, cast
 
 from highwater.errors import UsageError
 from highwater.reports.importers.quarantine import Quarantine
+from highwater.temporary import temporary_folder
 
 LINE_LIMIT = 64 << 20  # bytes; a longer line is skipped in pieces of this size and quarantined
 HEAD = 64 << 10
@@ -38,11 +38,11 @@ def seekable(where: str) -> Iterator[str]:
     if where != STANDARD_INPUT and not is_pipe:
         yield where
         return
-    with tempfile.NamedTemporaryFile(prefix="highwater-audit-") as copy:
-        with open(where, "rb") if is_pipe else nullcontext(sys.stdin.buffer) as source:  # noqa: PTH123
-            shutil.copyfileobj(source, copy)
-        copy.flush()
-        yield copy.name
+    with temporary_folder("audit-") as folder:
+        copy = folder / "history"
+        with open(where, "rb") if is_pipe else nullcontext(sys.stdin.buffer) as source, copy.open("wb") as sink:  # noqa: PTH123
+            shutil.copyfileobj(source, sink)
+        yield str(copy)
 
 
 class Unpacked(io.RawIOBase):

@@ -1,7 +1,6 @@
 """The syntax tree of a TLA+ module, as SANY, the parser of the TLA+ tools, exports it in XML: with all places."""
 
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from xml.etree import ElementTree
 from highwater.errors import UsageError
 from highwater.spec.models import CONTRACTS
 from highwater.spec.tlc.run import Options, run_tlc
+from highwater.temporary import temporary_folder
 from highwater.toolchain import java, tlc_jar
 
 ACTION: Final = 2
@@ -94,8 +94,10 @@ def reachable(definitions: dict[str, Definition], roots: set[str], module: str) 
 
 def _parse_with_tlc(module: Path) -> None:
     """Raise UsageError with the place of the error, which the export does not tell."""
-    with tempfile.NamedTemporaryFile("w", suffix=".cfg") as config:
-        run_tlc(module, Path(config.name), Options(small=True, library=(CONTRACTS, module.parent)))
+    with temporary_folder("parse-") as folder:
+        config = folder / "empty.cfg"
+        config.touch()
+        run_tlc(module, config, Options(small=True, library=(CONTRACTS, module.parent)))
 
 
 class _Reader:

@@ -6,7 +6,6 @@ is a step and the state after it.
 
 import hashlib
 import re
-import tempfile
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -79,9 +78,9 @@ def behaviours(bounds: Bounds) -> Behaviours:
     if not place.exists():
         found = msgspec.json.encode(_explored(module, config, FOLDER / bounds.spec))
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent) as folder:  # another process may write the same file
-            (Path(folder) / place.name).write_bytes(found)
-            (Path(folder) / place.name).replace(place)
+        with temporary_folder(place=cache_folder()) as folder:  # another process may write the same file
+            (folder / place.name).write_bytes(found)
+            (folder / place.name).replace(place)
     return msgspec.json.decode(place.read_bytes(), type=Behaviours)
 
 

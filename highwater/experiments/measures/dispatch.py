@@ -5,11 +5,9 @@ The producer of Kafka 0.7 sends to a broker of 0.7; librdkafka sends to the targ
 """
 
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from highwater.experiments.conditions import Condition, Found
@@ -21,6 +19,7 @@ from highwater.reference.drivers.kafka_0_7 import LISTENING, Exchange
 from highwater.reference.legacy.delivery import SimpleConsumer
 from highwater.reference.legacy.messages import Message
 from highwater.reference.legacy.requests import OffsetsBefore, decode_offsets, decode_send, encode_request
+from highwater.temporary import temporary_folder
 
 TOPIC_0_7: Final = "dispatch"
 WINDOWS: Final = 5
@@ -172,8 +171,8 @@ Reader = OldReader | KafkaReader
 @contextmanager
 def broker_of_0_7(*options: str) -> Iterator[str]:
     """Run a broker of Kafka 0.7 in a process and yield its address."""
-    with tempfile.TemporaryDirectory(prefix="highwater-0.7-") as folder:
-        command = python_command("-m", "highwater.reference.drivers.kafka_0_7", str(Path(folder) / "data"), *options)
+    with temporary_folder("0.7-") as folder:
+        command = python_command("-m", "highwater.reference.drivers.kafka_0_7", str(folder / "data"), *options)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None

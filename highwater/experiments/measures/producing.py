@@ -4,7 +4,6 @@ A server that has imported what they need forks them, since starting a Python pr
 """
 
 import multiprocessing
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from multiprocessing.sharedctypes import Synchronized
 from typing import Any, Final
 
 from highwater.experiments.clients import STAMP
+from highwater.pools import end_with_parent
 from highwater.reference.drivers.kafka_0_7 import ListedProducer
 from highwater.reference.legacy.producer import ProducerConfig
 
@@ -52,7 +52,7 @@ def producer_process(dispatch: Dispatch) -> Iterator[tuple[Any, "Synchronized[in
 
 def run_producer(dispatch: Dispatch, accepted: Any) -> None:
     """Send until killed, and count each record when the producer has taken it; if synchronous, when it is sent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    end_with_parent()
     send = _old_send(dispatch) if dispatch.librdkafka is None else _librdkafka_send(dispatch)
     rest, begin = bytes(dispatch.record_bytes - STAMP), time.monotonic()
     while True:

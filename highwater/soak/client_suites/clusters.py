@@ -1,14 +1,13 @@
 """The brokers that the suites expect, each with the variables of the environment that say where they are."""
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.ports import Ports
 from highwater.soak.client_suites.toxiproxy import docker, proxies
+from highwater.temporary import temporary_folder
 
 KAFKA_GO_PORT: Final = 9092  # its tests have these ports and the host name in their source
 KAFKA_GO_SASL_PORT: Final = 9093
@@ -60,10 +59,10 @@ def sarama() -> Iterator[Mapping[str, str]]:
     ports = Ports(SARAMA_BROKERS)
     upstream = {f"kafka{number}": (SARAMA_PORT + number - 1, ports[number - 1]) for number in numbers}
     with (
-        tempfile.TemporaryDirectory(prefix="highwater-") as folder,
-        proxies(upstream, Path(folder)) as url,
+        temporary_folder() as folder,
+        proxies(upstream, folder) as url,
         ReferenceCluster(SARAMA_BROKERS, settings=settings, port=ports[0]) as cluster,
-        docker(cluster.stop_node, cluster.start_node, Path(folder)) as path,
+        docker(cluster.stop_node, cluster.start_node, folder) as path,
     ):
         yield {"TOXIPROXY_ADDR": url, **path}
     ports.release()

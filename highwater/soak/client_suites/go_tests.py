@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Final
 
 from highwater.errors import UsageError
 from highwater.soak.client_suites.results import FAILED, PASSED, SKIPPED, Results
+from highwater.temporary import temporary_folder
 
 OUTCOME: Final = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 OUTCOMES: Final = {"PASS": PASSED, "FAIL": FAILED, "SKIP": SKIPPED}
@@ -39,8 +39,8 @@ class GoSuite:
     def run(self, log: Path) -> Results:
         """Run the tests on new brokers, and write their output to `log`."""
         source, results = _downloaded(self.module, self.version), Results()
-        with tempfile.TemporaryDirectory(prefix="highwater-") as folder, log.open("w") as output:
-            programs = {package: self._compiled(source, package, Path(folder)) for package in self.packages}
+        with temporary_folder() as folder, log.open("w") as output:
+            programs = {package: self._compiled(source, package, folder) for package in self.packages}
             with self.clusters() as addresses:
                 environment = {**os.environ, **self.environment, **addresses}
                 for package, program in programs.items():

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from highwater.artefacts import cache_folder, move_into_cache
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.errors import UsageError
 from highwater.soak.client_suites.results import FAILED, PASSED, SKIPPED, Results
+from highwater.temporary import temporary_folder
 
 OUTCOME: Final = re.compile(r"={17} Test (\S+) (PASSED|FAILED|SKIPPED) ={17}")
 OUTCOMES: Final = {"PASSED": PASSED, "FAILED": FAILED, "SKIPPED": SKIPPED}
@@ -73,11 +73,11 @@ class LibrdkafkaSuite:
         """Run the tests on new brokers, and write their output to `log`."""
         tests, results = _built(self.version) / "tests", Results()
         with (
-            tempfile.TemporaryDirectory(prefix="highwater-") as folder,
+            temporary_folder() as folder,
             log.open("w") as output,
             ReferenceCluster(3, settings=SETTINGS) as cluster,
         ):
-            environment = {**os.environ, **_environment(tests, Path(folder), cluster.bootstrap)}
+            environment = {**os.environ, **_environment(tests, folder, cluster.bootstrap)}
             for name, parallel, selected in self._selections():
                 started = output.tell()
                 ended = subprocess.run(
@@ -139,8 +139,7 @@ def _built(version: str) -> Path:
     for program in ("cargo", "make", "g++"):
         if shutil.which(program) is None:
             raise UsageError(f"{program} is not on PATH", hint="install Rust's cargo, make and a C++ compiler")
-    with tempfile.TemporaryDirectory(prefix="librdkafka-", dir=cache_folder()) as name:
-        folder = Path(name)
+    with temporary_folder(place=cache_folder()) as folder:
         (folder / "Cargo.toml").write_text(MANIFEST.format(version=version))
         _run(folder, "cargo", "vendor", "--quiet", "vendor")
         source = folder / "vendor" / "rdkafka-sys" / "librdkafka"

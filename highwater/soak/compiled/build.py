@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from highwater.artefacts import cache_folder, move_into_cache
 from highwater.errors import UsageError
 from highwater.soak.compiled.generate import CONFIG
 from highwater.soak.compiled.native_classes import rewritten
+from highwater.temporary import temporary_folder
 
 TABLE: Final = Path(__file__).with_name("modules.toml")
 PARTS: Final = {"spec": spec, "reference": reference, "conformance": conformance, "fuzz": fuzz, "reports": reports}
@@ -73,8 +73,8 @@ def compiled_tree() -> Path:
     print(f"Compiling {len(modules)} modules. This happens once for each version, and takes minutes.", file=sys.stderr)
     path.parent.mkdir(parents=True, exist_ok=True)
     _forget_old(path.parent)
-    with tempfile.TemporaryDirectory(dir=path.parent) as name:
-        tree, scratch = Path(name) / "tree", Path(name) / "scratch"
+    with temporary_folder(place=cache_folder()) as name:
+        tree, scratch = name / "tree", name / "scratch"
         copy_sources(tree)
         copy_sources(scratch)
         extensions = _generate(scratch, modules)

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 from collections.abc import Collection, Iterator
@@ -23,6 +22,7 @@ import typer
 
 from highwater.errors import ExitCode, UsageError
 from highwater.soak.compiled.build import copy_sources
+from highwater.temporary import temporary_folder
 
 TABLE: Final = Path(__file__).with_name("defects.toml")
 FOLDER: Final = Path("results") / "fuzz-power"
@@ -107,8 +107,8 @@ def runs(table: Path, names: Collection[str], seconds: int, seed: int) -> Iterat
     chosen = [defect for defect in defects(table) if not names or defect.name in names]
     if unknown := set(names) - {defect.name for defect in chosen}:
         raise UsageError(f"no such defects: {', '.join(sorted(unknown))}", where=str(table))
-    with tempfile.TemporaryDirectory() as scratch:
-        unchanged, tree = Path(scratch) / "unchanged", Path(scratch) / "tree"
+    with temporary_folder() as scratch:
+        unchanged, tree = scratch / "unchanged", scratch / "tree"
         copy_sources(unchanged)  # once, so that all brokers differ from the same version
         for defect in (None, *chosen):
             name = defect.name if defect is not None else CONTROL

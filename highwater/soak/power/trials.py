@@ -10,7 +10,6 @@ limit of time, beyond which it is unfinished.
 """
 
 import math
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from highwater.soak.power.mutants import BehaviourMutant, Need
 from highwater.soak.power.nodes import MutantTarget, nothing_to_prepare, start_error
 from highwater.soak.power.relevance import Relevance
 from highwater.soak.power.results import Killer, Outcome, Results, Trial, read_killers
+from highwater.temporary import temporary_folder
 
 SIZES: Final = (1, 3)
 FIRST_WAIT: Final = (1.5, 4.0)
@@ -165,8 +165,8 @@ def trace(trials: MutantTrials, path: Path) -> LinesFile:
 
 def _trace_some(trials: MutantTrials, cases: Sequence[str], known: LinesFile) -> None:
     results: dict[str, CaseResult] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        tracer = Tracer(Path(folder))
+    with temporary_folder() as folder:
+        tracer = Tracer(folder)
         with trials.target(SIZES[-1], None, tracer) as target:
             for case in cases:
                 tracer.begin(case, target.cluster.nodes)

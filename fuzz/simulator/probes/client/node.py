@@ -182,9 +182,9 @@ class Prober:
                 self.surroundings.situations.add(f"probe {probe.name}")
             except (Unanswered, Unexpected) as error:
                 self._judge(probe, began_ms, str(error))
-            except (LookupError, AttributeError, ValueError) as error:
+            except (LookupError, AttributeError, ValueError) as missing:  # another name: compiled, each has one type
                 # A probe reads an entry that a response lacks, one of several, or a field of one that did not arrive.
-                self._judge(probe, began_ms, f"an answer is incomplete: {error!r}")
+                self._judge(probe, began_ms, f"an answer is incomplete: {missing!r}")
             self.done += 1
         self.surroundings.barrier.probers -= 1
         self.surroundings.barrier.check()
