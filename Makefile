@@ -67,6 +67,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m highwater.soak.stale_offset apache-kafka:3
 	@$(BIN)/python -m highwater.soak.torn_transaction apache-kafka:3
 	@$(BIN)/python -m highwater.soak.late_commit
+	@$(BIN)/python -m highwater.soak.interruptions
 	@$(BIN)/highwater spec mutate
 	@$(BIN)/highwater spec mutate --proofs
 	@rm -rf results/sweep

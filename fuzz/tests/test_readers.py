@@ -1,14 +1,21 @@
 """Readers of the simulator: each invariant of what they see fails for a broker with the bug that it is for."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import pytest
 
 from highwater.fuzz.schedule import Fault, Schedule
+from highwater.fuzz.simulator.clients.readers import Read
 from highwater.fuzz.simulator.cluster import Load, Settings
+from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets
+from highwater.fuzz.simulator.invariants.contents import CommittedContents
+from highwater.fuzz.simulator.invariants.readers import ObservedReaders
+from highwater.fuzz.simulator.invariants.violations import SituationCounts, Violation, ViolationError
 from highwater.fuzz.simulator.search import run_seed
+from highwater.reference.clients.fetched_records import FetchedRecords
 from highwater.reference.groups import store
 from highwater.reference.groups.group import Group
 from highwater.reference.groups.records import OffsetCommitKey, unpack_key
@@ -18,6 +25,7 @@ from highwater.reference.replication.partition import Partition
 from highwater.reference.storage.log import Log, OffsetOutOfRangeError
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.log_entries import entries
+from highwater.reference.wire.messages.fetch import PartitionData
 
 
 def dirty_read(patch: pytest.MonkeyPatch) -> None:
@@ -170,3 +178,18 @@ def test_a_bug_that_only_a_reader_sees_is_found(monkeypatch: pytest.MonkeyPatch,
     violation = run_seed(bug.seed, settings, schedule=schedule).violation
     assert violation is not None
     assert violation.invariant == bug.invariant, str(violation)
+
+
+@pytest.mark.parametrize(("position", "end", "found"), [(3, 3, ""), (2, 3, "ReadIsCommitted"), (1, 2, "")])
+def test_a_response_without_records_shows_nothing_about_its_position(position: int, end: int, found: str) -> None:
+    """The position may be from a leader whose disk flipped bits, and of which it is unknown what it committed."""
+
+    def violated(invariant: str, message: str, about: object = None) -> NoReturn:
+        raise ViolationError(Violation(invariant, 0, 0, "", message))
+
+    contents = CommittedContents("t-0", violated, values=[b"a", b"b"], visible=[True, True])
+    readers = ObservedReaders({0: contents}, cast("CommittedOffsets", None), set(), SituationCounts(), violated)
+    records = tuple((offset, (b"a", b"b", b"c")[offset]) for offset in range(position, end))
+    read = Read("reader", 1, 0, 0, position, True, PartitionData(last_stable_offset=2), FetchedRecords(records, end))
+    with pytest.raises(ViolationError, match=found) if found else nullcontext():
+        readers.read(read)

@@ -29,6 +29,7 @@ CONF: Final = {
 }
 SUBMITTED: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
 """Environment variables that `spark-submit`, or the user, sets for a session that is described elsewhere."""
+LOGGERS: Final = ("", "py4j.clientserver", "py4j.java_gateway")
 
 
 def spark_session(
@@ -45,6 +46,8 @@ def spark_session(
         raise UsageError("pyspark is not installed", hint="pip install 'highwater[spark]'") from error
     ours = SparkContext._active_spark_context is None and not is_submitted()
     builder = _own_builder(master, name) if ours else SparkSession.builder
+    for logger in LOGGERS if ours else ():
+        logging.getLogger(logger).addFilter(_is_no_interruption)
     for key, value in conf:
         builder = builder.config(key, value)
     try:
@@ -53,7 +56,6 @@ def spark_session(
         raise UsageError(f"Spark did not start: {error}", hint="see highwater doctor, or use --engine local") from error
     if ours:
         atexit.register(session.stop)  # a local-cluster would otherwise log lost executors at exit
-        logging.getLogger().addFilter(_is_no_interruption)
     elif master is not None and session.sparkContext.master != master:
         what = f"the Spark session that is active already has the master {session.sparkContext.master}, not {master}"
         raise UsageError(what, where="--master", hint="leave out --master, or stop that session")
@@ -61,8 +63,11 @@ def spark_session(
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Drop the traceback that py4j logs for each interruption, and then raises again."""
-    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+    """Drop the tracebacks that py4j logs for an interruption and its consequences, since it raises them as well."""
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is None
 
 
 def is_submitted() -> bool:

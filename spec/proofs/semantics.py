@@ -29,6 +29,7 @@ from highwater.spec.proofs.language import (
 
 # Width of signed bit vectors, enough for the sum of two numbers of any finite instance here.
 WIDTH: Final = 5
+z3.set_param("ctrl_c", False)  # z3 would end its search, and Python would not always learn of the interruption
 
 
 class _Symbolic(Interpretation):
