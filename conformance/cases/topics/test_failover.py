@@ -332,7 +332,19 @@ def test_an_older_leader_epoch_is_fenced(cluster: Cluster, topic: Topic) -> None
 @clause("CTL-14")
 @defect(Reply(MetadataRequest, "topics.partitions.leader_id", lambda leader: {3: 2}.get(leader, leader)))
 def test_the_first_replica_in_sync_leads_next(cluster: Cluster) -> None:
-    """The second replica has left the ISR and come back, which may change the order of the ISR."""
+    topic, second = _rejoined(cluster)
+    expect("next leader", second, fail_over(cluster, topic).leader_id)
+
+
+@clause("CTL-14", "killed")
+@defect(Reply(MetadataRequest, "topics.partitions.leader_id", lambda leader: {3: 2}.get(leader, leader)))
+def test_the_first_replica_in_sync_leads_after_the_leader_is_killed(cluster: Cluster) -> None:
+    topic, second = _rejoined(cluster)
+    expect("next leader", second, fail_over(cluster, topic, kill=True).leader_id)
+
+
+def _rejoined(cluster: Cluster) -> tuple[Topic, int]:
+    """Return a topic and its second replica, which has left the ISR and come back: that may change the ISR's order."""
     cluster.need(STOP_NODE)
     cluster.need_brokers(3)
     first, third, second = sorted(cluster.target.addresses)[:3]
@@ -343,7 +355,7 @@ def test_the_first_replica_in_sync_leads_next(cluster: Cluster) -> None:
     cluster.start(second)
     await_isr(cluster, topic, 3)
     expect("leader", first, cluster.topic(topic.name).leader_id)
-    expect("next leader", second, fail_over(cluster, topic).leader_id)
+    return topic, second
 
 
 @clause("CTL-9")
