@@ -126,6 +126,7 @@ class ControllerHandlers:
             return elect_for_shutdown(state, cluster.replicas(key), trusted, cluster.shutting_down)
 
         await controller_context.update_partitions(hosted, decide)
+        hosted = [key for key in hosted if key in cluster.states]  # a topic may have been deleted meanwhile
         followed = [key for key in hosted if cluster.states[key].leader != broker_id]
         if followed:  # it no longer needs to fetch
             controller_context.send_stop_replica(broker_id, followed, delete=False)

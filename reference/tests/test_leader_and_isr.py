@@ -1,10 +1,13 @@
 """A broker handles LeaderAndIsr and StopReplica of the controller (kafka-0.8-principles; KIP-380, KIP-570)."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from highwater.reference.controller.cluster import Key
+from highwater.reference.controller.context import Decision
 from highwater.reference.replication.partition import Role
 from highwater.reference.tests.simulated import Simulated
 from highwater.reference.wire.errors import ErrorCode
@@ -130,3 +133,23 @@ def test_a_shutdown_trusts_no_broker_whose_unclean_restart_is_not_handled(guards
     answer = simulated.ask(ControlledShutdownRequest(broker_id=leaving), 3, controller_id)
     assert (answer.error_code, answer.remaining_partitions) == (ErrorCode.NONE, ())
     assert set(cluster.states["t", 0].isr) == ({controller_id, unclean} if guards_off else {controller_id})
+
+
+def test_a_shutdown_goes_on_if_a_topic_is_deleted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = Simulated(3, auto_leader_rebalance_enable=False)
+    for topic in ("gone", "stays"):
+        simulated.create(topic)
+    (term,) = (term for each in simulated.broker_ids if (term := simulated.broker(each).controller.term) is not None)
+    controller_id, cluster = term.controller_context.broker_context.broker_id, term.controller_context.cluster
+    leaving = next(each for each in simulated.broker_ids if each != controller_id)
+    update = term.controller_context.update_partitions
+
+    async def delete_and_update(keys: Iterable[Key], decide: Decision) -> list[Key]:
+        changed = await update(keys, decide)
+        cluster.states.pop(("gone", 0), None)  # as the last step of a deletion does
+        return changed
+
+    monkeypatch.setattr(term.controller_context, "update_partitions", delete_and_update)
+    answer = simulated.ask(ControlledShutdownRequest(broker_id=leaving), 3, controller_id)
+    assert (answer.error_code, answer.remaining_partitions) == (ErrorCode.NONE, ())
+    assert leaving not in cluster.states["stays", 0].isr
