@@ -46,20 +46,13 @@ def simulate_command(
     Examples: highwater simulate --seeds 0:200 · highwater simulate --guard-off AckAfterCommit ·
     highwater simulate --seeds 0:1000000 --master local[2] --out sweep
     """
-    from highwater.fuzz.chaos.settings import simulator_settings
     from highwater.fuzz.schedule import read_schedule
-    from highwater.fuzz.simulator.cluster import Settings
-    from highwater.fuzz.simulator.guard_focus import settings_without_guard
     from highwater.fuzz.simulator.sweep import print_summary, simulate
 
     given_schedule = read_schedule(schedule) if schedule is not None else None
-    settings = Settings(
-        swarm=True, truncation=_truncation(truncation), guards_off=_guards_off(guard_off or []),
-        min_insync_replicas=min_insync_replicas, wire=wire, pace=pace,
-        node_settings=simulator_settings(given_schedule) if given_schedule is not None else {},
-    )  # fmt: skip
-    if len(settings.guards_off) == 1:
-        settings = settings_without_guard(settings.guards_off[0], settings)
+    settings = _settings(
+        given_schedule, truncation, guard_off or [], min_insync_replicas=min_insync_replicas, wire=wire, pace=pace
+    )
     chosen = range(given_schedule.seed, given_schedule.seed + 1) if given_schedule is not None else _range(seeds)
     _check_together(
         (keep is not None and not settings.guards_off, "--keep without --guard-off", "name a guard with --guard-off"),
@@ -84,6 +77,20 @@ def simulate_command(
         )
     print_summary(summary, as_json=json_)
     raise typer.Exit(_exit_code(summary, given_schedule))
+
+
+def _settings(
+    schedule: "Schedule | None", truncation: str, guards_off: list[str], **given: Any
+) -> "Settings":  # fmt: skip
+    """Return the settings of the runs; without one guard those that show its absence."""
+    from highwater.fuzz.chaos.settings import simulator_settings
+    from highwater.fuzz.simulator.cluster import Settings
+    from highwater.fuzz.simulator.guard_focus import settings_without_guard
+
+    of_nodes = simulator_settings(schedule) if schedule is not None else {}
+    off = _guards_off(guards_off)
+    settings = Settings(swarm=True, truncation=_truncation(truncation), guards_off=off, node_settings=of_nodes, **given)
+    return settings_without_guard(off[0], settings) if len(off) == 1 else settings
 
 
 def _exit_code(summary: "dict[str, Any]", schedule: "Schedule | None") -> int:
