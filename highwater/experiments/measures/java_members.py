@@ -5,13 +5,11 @@ import signal
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from highwater.experiments.measures.observed import Observed
 from highwater.experiments.plans import COOPERATIVE, EAGER, NEW_PROTOCOL, STATIC
 from highwater.experiments.targets import Bench
-
-if TYPE_CHECKING:
-    from highwater.experiments.measures.rebalance import Observed
 
 PROGRAM: Final = "org.apache.kafka.tools.VerifiableConsumer"
 ASSIGNORS: Final = {
@@ -27,7 +25,7 @@ class JavaMember:
 
     SINCE: Final = (4,)
 
-    def __init__(self, name: str, bench: Bench, protocol: str, topic: str, observed: "Observed") -> None:
+    def __init__(self, name: str, bench: Bench, protocol: str, topic: str, observed: Observed) -> None:
         arguments = [
             "--bootstrap-server", bench.bootstrap, "--topic", topic, "--group-id", topic, "--reset-policy", "latest",
             "--enable-autocommit",

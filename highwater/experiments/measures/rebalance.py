@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer
 from highwater.conformance.broker import advertised_versions
 from highwater.experiments.conditions import Condition, Found
 from highwater.experiments.measures.java_members import JavaMember
+from highwater.experiments.measures.observed import Observed
 from highwater.experiments.pauses import found_in_steps, pauses
 from highwater.experiments.plans import COOPERATIVE, EAGER, JAVA, NEW_PROTOCOL, STATIC
 from highwater.experiments.targets import Bench
@@ -33,30 +34,6 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
     NEW_PROTOCOL: {"group.protocol": "consumer"},
 }
 CLASSIC: Final = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500}
-
-
-class Observed:
-    """What the members of a group receive; shared by their threads, each of which appends only."""
-
-    def __init__(self, partitions: int) -> None:
-        self.received: dict[int, list[float]] = {number: [] for number in range(partitions)}
-        self.revoked = 0
-        self.owned: dict[str, set[int]] = {}
-
-    def assign(self, member: str, partitions: set[int]) -> None:
-        self.owned[member] = self.owned.get(member, set()) | partitions
-
-    def revoke(self, member: str, partitions: set[int]) -> None:
-        self.revoked += len(partitions & self.owned.get(member, set()))
-        self.owned[member] = self.owned.get(member, set()) - partitions
-
-    def leave(self, member: str) -> None:
-        """Forget a member that was closed: what it gave up then is the bounce, not a revocation."""
-        self.owned.pop(member, None)
-
-    def settled(self, members: int) -> bool:
-        shares = [share for share in list(self.owned.values()) if share]
-        return len(shares) == members and sum(map(len, shares)) == len(self.received)
 
 
 class Member:

@@ -17,8 +17,9 @@ from highwater.experiments.measures import dispatch
 from highwater.experiments.measures import load as load_module
 from highwater.experiments.measures.failures import FIRST_S, FailureMeasure
 from highwater.experiments.measures.load import PACED_RECORDS, LoadMeasure, await_replication, quantiles
+from highwater.experiments.measures.observed import Observed
 from highwater.experiments.measures.producing import STAMP
-from highwater.experiments.measures.rebalance import CLASSIC, SETTINGS, Member, Observed
+from highwater.experiments.measures.rebalance import CLASSIC, SETTINGS, Member
 from highwater.experiments.plans import EAGER, SCALES, SYNC
 from highwater.experiments.run import Plan, run
 from highwater.experiments.targets import Bench, open_bench
