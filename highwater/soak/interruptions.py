@@ -28,7 +28,7 @@ LEAVES_S: Final = 10.0
 LOCK: Final = "lock"
 NEXT: Final = python_command("-c", "import highwater.temporary; highwater.temporary.make_folder()")
 HISTORY: Final = "history.ndjson"
-OPERATIONS: Final = 600_000
+OPERATIONS: Final = 2_000_000
 
 
 class Command(NamedTuple):
@@ -41,7 +41,7 @@ class Command(NamedTuple):
 
 COMMANDS: Final = {
     "read": Command(f"audit {HISTORY} --engine local", 4),
-    "check": Command(f"audit {HISTORY} --engine local", 25),
+    "check": Command(f"audit {HISTORY} --engine local", 20),
     "spark": Command(f"audit {HISTORY} --engine spark", 15),
     "follow": Command("audit --follow .", 5, is_endless=True),
     "models": Command("spec check --fresh", 8),
