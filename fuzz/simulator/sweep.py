@@ -12,6 +12,7 @@ SHRUNK: Final = 3
 NAMED: Final = 8
 """Seeds that are named in the line about a kind of violation."""
 WIDTH: Final = 120
+NOT_AGAIN: Final = "  The same seed ran again without it: what was run is not deterministic, so nothing was shortened."
 
 
 def simulate(
@@ -25,12 +26,11 @@ def simulate(
     Saves schedule and trace of the first violation of each of `SHRUNK` kinds in a new folder each. With `keep` and a
     guard off it also saves them there as kept seeds. After an interruption nothing is shrunk.
     """
-    from highwater.fuzz.simulator.findings import find_smallest, options
-    from highwater.fuzz.simulator.kept_seeds import KeptSeed, write_kept_seed
+    from highwater.fuzz.simulator.findings import options
     from highwater.fuzz.simulator.meetings import pair_lines
     from highwater.fuzz.simulator.search import sweep_parallel
     from highwater.fuzz.simulator.swarm import ALL_KINDS
-    from highwater.results import new_folder, progress
+    from highwater.results import progress
 
     with progress("simulating", len(seeds), quiet=quiet) as step:
         found = sweep_parallel(
@@ -52,14 +52,7 @@ def simulate(
         }
         if result.violation.kind not in kinds and len(kinds) < SHRUNK and not found.interrupted:
             kinds.add(result.violation.kind)
-            folder = new_folder("simulate", seed=result.seed)
-            smallest = find_smallest(result.seed, settings, result.schedule, result.violation.invariant, audit)
-            smallest.save(folder)
-            finding |= {"schedule": [str(fault) for fault in smallest.schedule.faults], "folder": str(folder)}
-            finding["lines"] = smallest.lines(folder)
-            if keep is not None and settings.guards_off:
-                guard, invariant = settings.guards_off[0], smallest.violation.invariant
-                write_kept_seed(KeptSeed.from_run(guard, settings, invariant, smallest.schedule), keep)
+            finding |= _shrunk(result, settings, audit, keep)
         findings.append(finding)
     return {
         "seeds": len(found.results),
@@ -73,6 +66,24 @@ def simulate(
         "pairs": list(pair_lines(found.pairs(), ALL_KINDS)),
         "findings": findings,
     }
+
+
+def _shrunk(result: Any, settings: Any, audit: Any, keep: Path | None) -> dict[str, Any]:
+    """Shrink the violation of a run and save it in a new folder; return what the finding has of it."""
+    from highwater.fuzz.simulator.findings import find_smallest
+    from highwater.fuzz.simulator.kept_seeds import KeptSeed, write_kept_seed
+    from highwater.results import new_folder
+
+    smallest = find_smallest(result.seed, settings, result.schedule, result.violation.invariant, audit)
+    if smallest.result.violation is None:
+        return {"lines": [str(result.violation), NOT_AGAIN]}
+    folder = new_folder("simulate", seed=result.seed)
+    smallest.save(folder)
+    if keep is not None and settings.guards_off:
+        guard, invariant = settings.guards_off[0], smallest.violation.invariant
+        write_kept_seed(KeptSeed.from_run(guard, settings, invariant, smallest.schedule), keep)
+    faults = [str(fault) for fault in smallest.schedule.faults]
+    return {"schedule": faults, "folder": str(folder), "lines": smallest.lines(folder)}
 
 
 def finding_lines(findings: list[dict[str, Any]]) -> Iterator[str]:

@@ -40,3 +40,11 @@ def test_an_offset_is_not_acknowledged_for_two_values() -> None:
     assert found == []
     contents.acknowledged(3, b"8")
     assert found == ["AckedAreWhatWasSent: offset 3 of t-0 was acknowledged for b'7' and for b'8'"]
+
+
+def test_an_acknowledged_record_has_an_offset() -> None:
+    """A broker that drops the first record of a partition may return -1."""
+    found: list[str] = []
+    contents = CommittedContents("t-0", lambda invariant, message, about=None: found.append(f"{invariant}: {message}"))
+    contents.acknowledged(-1, b"7")
+    assert found == ["AckedAreWhatWasSent: b'7' was acknowledged in t-0 at the offset -1"]

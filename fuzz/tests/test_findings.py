@@ -1,19 +1,22 @@
 """The report of a broken invariant, and the kept seeds of guards."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from highwater.errors import UsageError
-from highwater.fuzz.schedule import read_schedule
+from highwater.fuzz.schedule import Schedule, read_schedule
+from highwater.fuzz.simulator import findings
 from highwater.fuzz.simulator.causes.lines import COLUMNS, SHOWN, Line, by_time, shortened
 from highwater.fuzz.simulator.causes.report import OF_TRANSACTIONS
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.findings import Finding, event_table, find_smallest
+from highwater.fuzz.simulator.guard_focus import settings_without_guard
 from highwater.fuzz.simulator.invariants.violations import NOTHING
 from highwater.fuzz.simulator.kept_seeds import FOLDER, KeptSeed, kept_seeds, read_kept_seed, write_kept_seed
-from highwater.fuzz.simulator.search import run_seed
-from highwater.fuzz.simulator.sweep import finding_lines
+from highwater.fuzz.simulator.search import SeedResult, run_seed
+from highwater.fuzz.simulator.sweep import NOT_AGAIN, _shrunk, finding_lines
 from highwater.spec.formats.trace import read_trace
 from highwater.spec.guards import NONE_BECAUSE, find_guard, load_guards
 
@@ -87,6 +90,35 @@ def test_a_violation_of_a_transaction_shows_its_messages_across_nodes() -> None:
     first = number_of(shown, "txn 0 2 0: NONE")
     assert "WriteTxnMarkers" in requests[first:]
     assert "EndTxn" not in requests[first:]
+
+
+@pytest.mark.parametrize("guard", ["HideAborted", "StableBeforeOpen"])
+def test_a_wrong_read_of_a_transaction_shows_that_transaction(guard: str) -> None:
+    lines = Finding(*_first_without(guard)).lines(Path("folder"))
+    named = re.search(r"b'(txn \d+ \d+) \d+'", lines[0])
+    assert named is not None, lines[0]
+    shown = lines[lines.index(f"  {COLUMNS}") + 1 : -1]
+    assert any("Produce" in line and f"{named[1]} " in line for line in shown), shown
+    assert len(shown) <= SHOWN
+
+
+def _first_without(guard: str) -> tuple[SeedResult, Schedule, Settings]:
+    """Return the first run that is wrong without a guard, with its trace."""
+    settings = settings_without_guard(guard)
+    results = (run_seed(seed, settings, tracing=True) for seed in range(20))
+    result = next(
+        each for each in results if each.violation is not None and each.violation.invariant in OF_TRANSACTIONS
+    )
+    return result, result.schedule, settings
+
+
+def test_a_violation_that_does_not_happen_again_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run_seed(0, NO_GUARD)
+    monkeypatch.setattr(findings, "run_seed", lambda seed, *_, **__: run_seed(seed, Settings()))
+    lines = _shrunk(result, NO_GUARD, None, None)["lines"]
+    assert lines == [str(result.violation), NOT_AGAIN]
+    assert not list(tmp_path.iterdir())
 
 
 def test_repetitions_are_counted_and_the_middle_is_left_out() -> None:

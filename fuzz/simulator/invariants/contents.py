@@ -56,7 +56,10 @@ class CommittedContents:
 
     def acknowledged(self, offset: int, value: bytes) -> None:
         """AckedAreWhatWasSent: the acknowledged offset has the value that was sent, and no other one."""
-        if offset < self.end:
+        if offset < 0:
+            what = f"{value!r} was acknowledged in {self.name} at the offset {offset}"
+            self.violated("AckedAreWhatWasSent", what, About(self.name))
+        elif offset < self.end:
             self._compare(offset, value)
         elif self._acknowledged.setdefault(offset, value) != value:
             self.violated(

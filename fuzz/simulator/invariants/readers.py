@@ -18,6 +18,12 @@ def _about(reader: str, partition: int, offset: int) -> About:
     return About(f"{TOPIC}-{partition}", offset, node=reader)
 
 
+def _stable_end(contents: CommittedContents) -> str:
+    """Return the last stable offset with the first record of the transaction that is open there, if one is."""
+    offset = contents.stable_end
+    return f"{offset}, where {contents.values[offset]!r} is undecided" if offset < contents.end else str(offset)
+
+
 class ObservedReaders:
     """Compares what readers receive with the committed records; a leader's commit is always known before.
 
@@ -47,10 +53,10 @@ class ObservedReaders:
         if read.data.last_stable_offset > contents.stable_end:
             self._violated(
                 "LastStableOffset",
-                f"{where}: it returns {read.data.last_stable_offset} instead of at most {contents.stable_end}",
+                f"{where}: it returns {read.data.last_stable_offset} instead of at most {_stable_end(contents)}",
             )
         if returned and read.read_committed and end > contents.stable_end:
-            self._violated("LastStableOffset", f"{where} up to {end}, beyond {contents.stable_end}")
+            self._violated("LastStableOffset", f"{where} up to {end}, beyond {_stable_end(contents)}")
         self._compare(read, contents, where)
         self._count(read, contents, position, end)
 
@@ -60,7 +66,7 @@ class ObservedReaders:
             if found == wanted:
                 continue
             if read.read_committed and found[0] >= 0 and contents.visible[found[0]] is False:
-                self._violated("AbortedStaysHidden", f"{where} and sees the aborted record at {found[0]}")
+                self._violated("AbortedStaysHidden", f"{where} and sees {found[1]!r} at {found[0]}, which is aborted")
             about = _about(read.reader, read.partition, max(found[0], wanted[0]))
             self._violated(READ, f"{where} and sees {found}, where {wanted} is committed", about)
 

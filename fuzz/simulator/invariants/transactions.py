@@ -91,7 +91,9 @@ class ObservedTransactions:
         expected = min(known.open_since.values(), default=known.end)
         actual = leader.log.producers.last_stable_offset(leader.high_watermark)
         if actual != expected:
-            self._violated("LastStableOffset", f"{TOPIC}-{number} returns {actual} instead of {expected}")
+            opened = next((known.waiting[each] for each, at in known.open_since.items() if at == expected), [])
+            where = f", where {opened[0]!r} is undecided" if opened else ""
+            self._violated("LastStableOffset", f"{TOPIC}-{number} returns {actual} instead of {expected}{where}")
 
 
 def committed_values(batches: Iterator[tuple[BatchHeader, bytes]]) -> list[bytes]:
