@@ -381,6 +381,7 @@ class TwinTarget(FuzzTarget):
 
 @pytest.mark.sample(2)
 @pytest.mark.long
+@pytest.mark.timeout(660)
 @pytest.mark.parametrize("defect", ["AcksUnchecked", "MetadataLeak", "ConfigsLeak", "LongNameStall", "CorruptAppended"])
 def test_a_planted_defect_of_each_oracle_is_found_by_it(defect: str, tmp_path: Path) -> None:
     found = run_defect(defect, SEED, tmp_path, seconds=600)  # it ends at the first finding of that oracle
