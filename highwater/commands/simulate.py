@@ -79,9 +79,7 @@ def simulate_command(
     raise typer.Exit(_exit_code(summary, given_schedule))
 
 
-def _settings(
-    schedule: "Schedule | None", truncation: str, guards_off: list[str], **given: Any
-) -> "Settings":  # fmt: skip
+def _settings(schedule: "Schedule | None", truncation: str, guards_off: list[str], **given: Any) -> "Settings":
     """Return the settings of the runs; without one guard those that show its absence."""
     from highwater.fuzz.chaos.settings import simulator_settings
     from highwater.fuzz.simulator.cluster import Settings

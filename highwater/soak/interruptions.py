@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from highwater.command_line import failure_in_one_line
 from highwater.errors import ExitCode
+from highwater.names import unknown_name
 from highwater.processes import python_command
 from highwater.temporary import TMPDIR, temporary_folder
 
@@ -57,7 +59,13 @@ COMMANDS: Final = {
 
 
 def main(names: list[str]) -> int:
-    """Stop the commands of these names, or all; print a line for each, and return the exit code."""
+    """Stop the commands of these names, or all; print a line for each, and return the exit code.
+
+    Raises UsageError for an unknown name.
+    """
+    for name in names:
+        if name not in COMMANDS:
+            raise unknown_name("command", name, COMMANDS, "python -m highwater.soak.interruptions without a name")
     failed = 0
     with temporary_folder("interrupted-") as folder:
         history = [*python_command("-m", "highwater"), "synth", "--ops", str(OPERATIONS), "--out", HISTORY]
@@ -67,7 +75,7 @@ def main(names: list[str]) -> int:
                 wrong = list(stopped(COMMANDS[name], number, folder))
                 failed += bool(wrong)
                 print(f"{name}, {number.name}: {'; '.join(wrong) or 'leaves nothing'}", flush=True)
-    print(f"{len(names or COMMANDS)} commands, {len(SIGNALS)} signals each: {failed} left something")
+    print(f"{len(names or COMMANDS)} commands, {len(SIGNALS)} signals each: {failed} ends were wrong")
     return ExitCode.VIOLATED if failed else ExitCode.HELD
 
 
@@ -138,4 +146,5 @@ def marked(mark: str) -> list[tuple[int, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with failure_in_one_line("interruptions"):
+        sys.exit(main(sys.argv[1:]))

@@ -55,6 +55,17 @@ def test_the_next_process_removes_the_folders_of_killed_ones_only(elsewhere: dic
             process.communicate()
 
 
+def test_a_folder_in_another_place_is_removed_there(elsewhere: dict[str, str], tmp_path: Path) -> None:
+    place = tmp_path / "cache"
+    place.mkdir()
+    make = f"import highwater.temporary as t, pathlib; f = t.make_folder(place=pathlib.Path({str(place)!r}))"
+    killed = subprocess.run([sys.executable, "-c", f"{make}; import os; os.kill(os.getpid(), 9)"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = (path for path in (place / f"highwater-{os.getuid()}").iterdir() if path.is_dir())
+    run(f"{make}; print(f)", elsewhere)
+    assert not left.exists()
+
+
 @pytest.mark.parametrize(
     ("room", "given", "found"),
     [
