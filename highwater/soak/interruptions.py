@@ -15,9 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from highwater.command_line import failure_in_one_line
 from highwater.errors import ExitCode
-from highwater.names import unknown_name
 from highwater.processes import python_command
 from highwater.temporary import TMPDIR, temporary_folder
 
@@ -59,13 +57,10 @@ COMMANDS: Final = {
 
 
 def main(names: list[str]) -> int:
-    """Stop the commands of these names, or all; print a line for each, and return the exit code.
-
-    Raises UsageError for an unknown name.
-    """
-    for name in names:
-        if name not in COMMANDS:
-            raise unknown_name("command", name, COMMANDS, "python -m highwater.soak.interruptions without a name")
+    """Stop the commands of these names, or all; print a line for each, and return the exit code."""
+    if unknown := set(names) - set(COMMANDS):
+        print(f"no command {', '.join(sorted(unknown))}; one of: {', '.join(COMMANDS)}", file=sys.stderr)
+        return ExitCode.USAGE
     failed = 0
     with temporary_folder("interrupted-") as folder:
         history = [*python_command("-m", "highwater"), "synth", "--ops", str(OPERATIONS), "--out", HISTORY]
@@ -146,5 +141,4 @@ def marked(mark: str) -> list[tuple[int, str]]:
 
 
 if __name__ == "__main__":
-    with failure_in_one_line("interruptions"):
-        sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

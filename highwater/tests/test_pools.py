@@ -22,7 +22,11 @@ from highwater.pools import process_pool
 from highwater.signals import interruptible
 
 with interruptible(), failure_in_one_line("audit"), process_pool(2, {start!r}) as pool:
-    list(pool.map(time.sleep, [{seconds}] * 4))
+    list(pool.map(abs, range(8)))  # a process that has not begun would end by itself
+    tasks = [pool.submit(time.sleep, {seconds}) for _ in range(4)]
+    time.sleep(1)
+    print("ready", flush=True)
+    tasks[0].result()
 """
 
 
@@ -31,8 +35,10 @@ with interruptible(), failure_in_one_line("audit"), process_pool(2, {start!r}) a
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_of_a_pool_is_left(start: str, number: signal.Signals) -> None:
     script = SLEEPING.format(start=start, seconds=LONG_S)
-    parent = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    parent = subprocess.Popen([sys.executable, "-c", script], start_new_session=True, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
     try:
+        assert parent.stdout.readline() == "ready\n"
         assert wait_until(lambda: len(members(parent.pid)) == (3 if start == "fork" else 4))  # one tracks resources
         parent.send_signal(number)
         parent.wait(PATIENCE_S)
@@ -40,6 +46,7 @@ def test_no_process_of_a_pool_is_left(start: str, number: signal.Signals) -> Non
     finally:
         for member in members(parent.pid):
             os.kill(int(member), signal.SIGKILL)
+        parent.stdout.close()
 
 
 def test_an_exception_does_not_wait_for_running_tasks() -> None:
