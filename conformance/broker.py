@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from highwater.conformance.connection import OPEN, Access, Connection, WaitLimit
 from highwater.conformance.exchange import ExchangeLog
 from highwater.conformance.failures import TargetFailure, Unsupported
+from highwater.reference.client.transport import Clock
 from highwater.reference.wire.errors import DecodeError, ErrorCode
 from highwater.reference.wire.framing import decode_response
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -65,6 +66,11 @@ class Topic:
     leader_id: int
     leader_epoch: int = -1
     partition: int = 0
+
+
+def now_ms(clock: Clock) -> int:
+    """Return the wall clock in milliseconds, as timestamps of records have it."""
+    return int(clock.time() * 1000)
 
 
 def batch(*values: bytes | None, timestamp_ms: int = NOW_MS, **fields: Any) -> bytes:

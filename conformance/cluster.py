@@ -1,15 +1,14 @@
 """The cluster that a case tests: connects to brokers, creates topics and groups, and deletes them afterwards."""
 
 import itertools
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from highwater.conformance.broker import LATEST, AdvertisedVersions, Broker, Topic, expect, only
-from highwater.conformance.connection import Access, WaitLimit, access_of
+from highwater.conformance.broker import LATEST, AdvertisedVersions, Broker, Topic, expect, now_ms, only
+from highwater.conformance.connection import Access, WaitLimit, access_to
 from highwater.conformance.described import described_settings
 from highwater.conformance.exchange import ExchangeLog
 from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
@@ -60,6 +59,7 @@ class Cluster:
         wait_limit: WaitLimit | None = None, whole_log: bool = False,
     ) -> None:  # fmt: skip
         self.target, self.advertised, self.timeout_s, self.keep = target, advertised, timeout_s, keep
+        self.access, self.clock = access_to(target), target.transport.clock
         self.wait_limit = wait_limit or WaitLimit()
         self.log = ExchangeLog(whole=whole_log)
         self.notes: list[str] = []  # what the report says of the case if it passes
@@ -79,7 +79,7 @@ class Cluster:
         """Open a connection, by default to the first broker that is up; it is closed at the end of the case."""
         broker = Broker(
             address or self.any_address(), self.advertised, timeout_s=timeout_s or self.timeout_s, log=self.log,
-            wait_limit=self.wait_limit, access=access or access_of(self.target.command_config),
+            wait_limit=self.wait_limit, access=replace(access or self.access, transport=self.access.transport),
         )  # fmt: skip
         self._connections.append(broker)
         return broker
@@ -115,7 +115,7 @@ class Cluster:
     def reported(self, name: str) -> str | None:
         """Return a setting as the broker reports it (DescribeConfigs); None if it does not say."""
         node, address = next((node, each) for node, each in self.target.addresses.items() if self.is_up(node))
-        return described_settings(node, address, access_of(self.target.command_config)).get(name)
+        return described_settings(node, address, self.access).get(name)
 
     def stop(self, node: int) -> None:
         self._stopped_nodes.add(node)
@@ -133,10 +133,9 @@ class Cluster:
         self._stopped_nodes.discard(node)
 
     def _is_back(self, node: int) -> bool:
-        access = access_of(self.target.command_config)
         addresses = [address for other, address in self.target.addresses.items() if other == node or self.is_up(other)]
         with suppress(TargetFailure):
-            return all(node in brokers_of(address, access) for address in addresses)
+            return all(node in brokers_of(address, self.access) for address in addresses)
         return False
 
     def pause(self, node: int) -> None:
@@ -190,13 +189,13 @@ class Cluster:
     def _create(self, request: CreateTopicsRequest, *, is_new: bool) -> Any:
         """Create a topic, again while a restarted broker has not registered, or the last topic of that name goes."""
         passing = (NO_REPLICAS,) if is_new else (NO_REPLICAS, EXISTS)
-        deadline = time.monotonic() + self.wait_limit.cap_polling(CREATED_S)
+        deadline = self.clock.monotonic() + self.wait_limit.cap_polling(CREATED_S)
         while True:
             created = only(self.call_controller(request).topics)
             is_final = created.error_code not in passing or len(self.target.addresses) == 1
-            if is_final or time.monotonic() > deadline:
+            if is_final or self.clock.monotonic() > deadline:
                 return created
-            time.sleep(POLL_S)
+            self.clock.sleep(POLL_S)
 
     def _usual_configs(self) -> dict[str, str]:
         """Return what a topic needs to be as cases expect it where the broker has another default."""
@@ -326,18 +325,22 @@ class Cluster:
             found = only(broker.call(DescribeGroupsRequest(groups=(group,))).groups)
         return found.error_code not in NOT_COORDINATING
 
-    # -- polling and clean-up ------------------------------------------------------------------------
+    # -- time, polling and clean-up ------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Return the wall clock of the target's machine, for timestamps of records."""
+        return now_ms(self.clock)
 
     def eventually(self, what: str, poll: Callable[[], T | None], timeout_s: float = 10.0) -> T:
         """Call `poll` until it returns neither None nor False; raises TargetFailure after `timeout_s`."""
-        deadline = time.monotonic() + self.wait_limit.cap_polling(timeout_s)
+        deadline = self.clock.monotonic() + self.wait_limit.cap_polling(timeout_s)
         while True:
             found = poll()
             if found is not None and found is not False:
                 return found
-            if time.monotonic() > deadline:
+            if self.clock.monotonic() > deadline:
                 raise TargetFailure("polling", expected=f"{what} within {timeout_s:g} s", actual="none")
-            time.sleep(POLL_S)
+            self.clock.sleep(POLL_S)
 
     def close(self) -> None:
         for node in list(self._paused_nodes):

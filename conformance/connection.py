@@ -1,20 +1,21 @@
-"""A TCP connection to a broker that logs every frame and limits every wait."""
+"""A connection to a broker that logs every frame and limits every wait."""
 
 import math
-import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from highwater.conformance.exchange import Event, ExchangeLog
 from highwater.conformance.failures import AccessRefused, Disconnected, NoReply, TargetFailure
 from highwater.reference.client import connection as client
 from highwater.reference.client.access import PLAINTEXT, Access
+from highwater.reference.client.transport import TCP, Transport
 from highwater.reference.wire.errors import DecodeError, WireError
 from highwater.reference.wire.framing import decode_response
 from highwater.reference.wire.registry import Api
 
-__all__ = ["OPEN", "Access", "Connection", "WaitLimit", "access_of"]
+__all__ = ["OPEN", "Access", "Connection", "Reached", "WaitLimit", "access_of", "access_to"]
 CLIENT_ID: Final = "highwater-conform"
 MAX_REPLY: Final = 64 * 1024 * 1024
 OPEN: Final = PLAINTEXT
@@ -28,6 +29,22 @@ def access_of(command_config: Path | None) -> Access:
     Raises UsageError for a missing or unknown property.
     """
     return Access.from_file(command_config) if command_config is not None else OPEN
+
+
+class Reached(Protocol):
+    """What decides how the suite connects to a target: its transport, and the client properties for its listeners."""
+
+    @property
+    def transport(self) -> Transport: ...
+
+    @property
+    def command_config(self) -> Path | None: ...
+
+
+def access_to(target: Reached) -> Access:
+    """Return how to connect to a target; raises UsageError as `access_of` does."""
+    access = access_of(target.command_config)
+    return access if target.transport is TCP else replace(access, transport=target.transport)
 
 
 class WaitLimit:
@@ -118,7 +135,7 @@ class Connection(client.Connection):
         raise TargetFailure(self.address, expected="no reply", actual=actual)
 
     def _deadline(self, timeout_s: float | None) -> float:
-        return time.monotonic() + self._wait_limit.cap(self.timeout_s if timeout_s is None else timeout_s)
+        return self.clock.monotonic() + self._wait_limit.cap(self.timeout_s if timeout_s is None else timeout_s)
 
     # -- messages ------------------------------------------------------------------------------------
 

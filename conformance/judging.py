@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from highwater.conformance.broker import advertised_versions
-from highwater.conformance.connection import access_of
+from highwater.conformance.connection import access_to
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.targets.base import Target
 from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
@@ -107,7 +107,7 @@ def find_dead_broker(target: Target) -> str:
     """Return why a broker counts as dead; empty if all brokers answer ApiVersions."""
     for address in target.addresses.values():
         try:
-            advertised_versions(address, ALIVE_TIMEOUT_S, access_of(target.command_config))
+            advertised_versions(address, ALIVE_TIMEOUT_S, access_to(target))
         except TargetFailure as error:
             return f"the target died or hangs ({error})"
     return ""

@@ -21,7 +21,7 @@ from _pytest.runner import runtestprotocol
 
 from highwater.conformance.broker import AdvertisedVersions, Broker, Topic, advertised_versions, read_finalized_features
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.connection import WaitLimit, access_of
+from highwater.conformance.connection import WaitLimit, access_to
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.judging import AcquireTarget, TargetGone, judge
 from highwater.conformance.selection import case_of, check_era, needs_exclusive_target, select_cases
@@ -144,7 +144,7 @@ def _open_target(config: pytest.Config) -> None:
     try:
         target = config.stash[TARGET] = _launch(config)
         config.stash[ACQUIRE_TARGET] = _acquire_alone
-        access, address = access_of(target.command_config), target.bootstrap.split(",")[0]
+        access, address = access_to(target), target.bootstrap.split(",")[0]
         config.stash[ADVERTISED_VERSIONS] = advertised_versions(address, access=access)
     except (UsageError, TargetFailure) as error:
         _write(config, "stopped" if isinstance(error, BrokerDied) else "usage", str(error))

@@ -11,6 +11,7 @@ from typing import Any, Final
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.targets.base import SaslListener, Target
 from highwater.errors import UsageError
+from highwater.reference.client.transport import TCP, Transport
 
 
 class SharedExclusiveLock:
@@ -116,6 +117,8 @@ class TargetServer:
 
 class SharedTarget:
     """Client of a TargetServer; has the interface of Target."""
+
+    transport: Transport = TCP
 
     def __init__(self, address: str) -> None:
         self._server = Client(address, "AF_UNIX", KEY)

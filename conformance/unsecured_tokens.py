@@ -2,16 +2,20 @@
 
 import base64
 import json
-import time
 from typing import Any
 
 LIFETIME_S = 3600
 """Lifetime of a token unless a case needs another one: long enough for clocks that differ by some minutes."""
 
 
-def unsecured_token(user: str, *, header: dict[str, Any] | None = None, signature: str = "", **claims: Any) -> str:
-    """Return a token for this user that is valid for an hour; `claims` replace its own, None removes one."""
-    own = {"sub": user, "exp": time.time() + LIFETIME_S} | claims
+def unsecured_token(
+    now: float, user: str, *, header: dict[str, Any] | None = None, signature: str = "", **claims: Any
+) -> str:
+    """Return a token for this user that is valid for an hour from `now`, in seconds since 1970.
+
+    `claims` replace its own, None removes one.
+    """
+    own = {"sub": user, "exp": now + LIFETIME_S} | claims
     body = {name: value for name, value in own.items() if value is not None}
     return f"{_encoded(header or {'alg': 'none'})}.{_encoded(body)}.{signature}"
 

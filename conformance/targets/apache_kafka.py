@@ -19,6 +19,7 @@ from highwater.errors import UsageError
 from highwater.java_classes import ClassArchive
 from highwater.ports import Ports
 from highwater.processes import Processes
+from highwater.reference.client.transport import TCP, Transport
 from highwater.releases import NEWEST, TESTS, fetch_release, release_number
 from highwater.temporary import make_folder
 from highwater.toolchain import java
@@ -100,6 +101,7 @@ class ApacheKafka:
 
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
     command_config: Path | None = None
+    transport: Transport = TCP
 
     def __init__(
         self, version: str = NEWEST, brokers: int = 1, *, settings: Mapping[str, object] | None = None,

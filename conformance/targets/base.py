@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from highwater.conformance.connection import OPEN, Access
 from highwater.reference.client.access import client_context
+from highwater.reference.client.transport import Transport
 
 STOP_NODE: Final = "stop_node"
 PAUSE_NODE: Final = "pause_node"
@@ -41,7 +42,8 @@ class Target(Protocol):
     """A cluster under test; `addresses` by broker id, `settings` the configuration values that cases may rely on.
 
     `era` is the Kafka version whose rules the target follows, empty if unknown. `command_config` is the file of client
-    properties for its listeners, `sasl` a listener for cases about logins.
+    properties for its listeners, `sasl` a listener for cases about logins, `transport` how to connect and the clock of
+    its time-outs.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Target(Protocol):
     capabilities: frozenset[str]
     settings: Mapping[str, int]
     command_config: Path | None
+    transport: Transport
 
     @property
     def addresses(self) -> Mapping[int, str]: ...

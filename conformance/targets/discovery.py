@@ -59,8 +59,8 @@ def sasl_listener(address: str, access: Access, tls: str | None) -> SaslListener
 
 def _accepts_unsecured_token(address: str, access: Access, user: str) -> bool:
     """Return whether OAUTHBEARER has the validator for tests; raises TargetFailure if the broker does not answer."""
-    token = client_first(unsecured_token(user))
     with Connection(address, timeout_s=TIMEOUT_S, access=Access(access.context)) as connection:
+        token = client_first(unsecured_token(connection.clock.time(), user))
         connection.exchange(SaslHandshakeRequest(mechanism=OAUTHBEARER), HANDSHAKE_VERSION)
         reply = connection.exchange(SaslAuthenticateRequest(auth_bytes=token), HANDSHAKE_VERSION)
     return not reply.error_code and not reply.auth_bytes

@@ -13,6 +13,7 @@ from highwater.conformance.targets.base import SaslListener
 from highwater.conformance.targets.discovery import brokers_of, sasl_listener
 from highwater.conformance.targets.releases import release_of
 from highwater.errors import UsageError
+from highwater.reference.client.transport import TCP, Transport
 
 ANSWER_TIMEOUT_S: Final = 2.0
 PROBE_TIMEOUT_S: Final = 1.0
@@ -32,6 +33,7 @@ class ExternalTarget:
     capabilities: frozenset[str] = frozenset()
     settings: Mapping[str, int] = {}
     sasl: SaslListener | None = None
+    transport: Transport = TCP
 
     def __init__(self, name: str, command_config: Path | None = None, login: tuple[str, Path] | None = None) -> None:
         first, access = name.split(",", maxsplit=1)[0], access_of(command_config)

@@ -16,6 +16,7 @@ from highwater.conformance.targets.commands import QUICK_SETTINGS, SESSIONS_MS, 
 from highwater.conformance.targets.discovery import restart_dead
 from highwater.errors import UsageError
 from highwater.processes import python_command
+from highwater.reference.client.transport import TCP, Transport
 from highwater.temporary import temporary_in_memory
 
 READY_TIMEOUT_S = 40.0
@@ -169,6 +170,7 @@ class ReferenceTarget(ReferenceCluster):
 
     capabilities = frozenset({STOP_NODE, PAUSE_NODE})
     command_config: Path | None = None
+    transport: Transport = TCP
     era = ""  # mixed: newest protocol versions, but metadata in a store as before KRaft
     settings: Mapping[str, int] = {**QUICK_SETTINGS, "metadata_store_session_timeout_ms": 2_000}
 

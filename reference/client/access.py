@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from highwater.errors import UsageError
+from highwater.reference.client.transport import TCP, Transport
 from highwater.reference.configuration.broker import BrokerConfig
 from highwater.reference.security.login import Account, Login
 from highwater.reference.security.mechanisms import MECHANISMS
@@ -45,11 +46,12 @@ def load_certificates(context: ssl.SSLContext, cafile: str, certfile: str, keyfi
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a client connects: with TLS if `context` is set, with SASL if `account` is set."""
+    """How a client connects: over `transport`, with TLS if `context` is set, with SASL if `account` is set."""
 
     context: ssl.SSLContext | None = None
     account: Account | None = None
     cafile: str = ""  # the authorities that `context` trusts; empty for the system's
+    transport: Transport = TCP
 
     @classmethod
     def to_cluster_of(cls, config: BrokerConfig) -> Self:

@@ -5,9 +5,6 @@ translate its two exceptions.
 """
 
 import itertools
-import socket
-import time
-from contextlib import suppress
 from typing import Any, Final, Self
 
 from highwater.reference.client.access import PLAINTEXT, Access
@@ -18,9 +15,6 @@ from highwater.reference.wire.registry import Api, api_of
 
 CLIENT_ID: Final = "highwater"
 MAX_FRAME: Final = 128 << 20
-CHUNK: Final = 1 << 17
-SHORTEST_WAIT_S: Final = 0.001
-"""A socket timeout of zero would mean not to wait at all, and fail before looking at what has arrived."""
 
 
 class ConnectionClosedError(Exception):
@@ -50,8 +44,8 @@ class Connection:
         self._correlation_ids = itertools.count(1)
         self._reader, self._frames = FrameReader(max_frame), list[bytes]()
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.clock = access.transport.clock
+        self._stream = access.transport.connect(host, int(port), timeout_s)
         try:
             self._authenticate(host, access)
         except BaseException:
@@ -61,11 +55,11 @@ class Connection:
     def _authenticate(self, host: str, access: Access) -> None:
         try:
             if access.context is not None:
-                self.socket = access.context.wrap_socket(self.socket, server_hostname=host)
+                self._stream.start_tls(access.context, host)
             login = access.login()
             token = login.first() if login else None
             while login and token is not None:
-                self.socket.sendall(token)
+                self._stream.send(token, self.timeout_s)
                 token = login.receive(self._next_frame(self._deadline(None)))
             self.session_lifetime_ms = login.session_lifetime_ms if login else 0
         except (OSError, AuthenticationError, WireError, ConnectionClosedError, ReplyTimeoutError) as error:
@@ -78,15 +72,14 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        self.socket.close()
+        self._stream.close()
 
     # -- bytes ---------------------------------------------------------------------------------------
 
     def send_bytes(self, data: bytes) -> None:
         """Send all bytes; raises ConnectionClosedError, or ReplyTimeoutError when the broker does not read them."""
         try:
-            self.socket.settimeout(self.timeout_s)
-            self.socket.sendall(data)
+            self._stream.send(data, self.timeout_s)
         except TimeoutError as error:
             raise ReplyTimeoutError(f"{self.address} does not read") from error
         except OSError as error:
@@ -94,14 +87,12 @@ class Connection:
 
     def finish_sending(self) -> None:
         """Close the sending direction, as a client does that has nothing more to say."""
-        with suppress(OSError):
-            self.socket.shutdown(socket.SHUT_WR)
+        self._stream.finish_sending()
 
     def receive_bytes(self, deadline: float) -> bytes:
         """Return what has arrived, empty once the broker has closed; raises ReplyTimeoutError at the deadline."""
-        self.socket.settimeout(max(deadline - time.monotonic(), SHORTEST_WAIT_S))
         try:
-            return self.socket.recv(CHUNK)
+            return self._stream.receive(deadline - self.clock.monotonic())
         except TimeoutError as error:
             raise ReplyTimeoutError(self.address) from error
         except OSError:
@@ -120,7 +111,7 @@ class Connection:
         return self._frames.pop(0)
 
     def _deadline(self, timeout_s: float | None) -> float:
-        return time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        return self.clock.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
 
     # -- messages ------------------------------------------------------------------------------------
 

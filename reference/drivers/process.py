@@ -13,9 +13,10 @@ from typing import Any
 from highwater.errors import UsageError
 from highwater.reference.broker import Broker
 from highwater.reference.configuration.broker import ZOOKEEPER, BrokerConfig, StoreConfig
-from highwater.reference.drivers.connection import ClientConnection, Listener
+from highwater.reference.connections.limits import Limits
+from highwater.reference.connections.server import Listener
+from highwater.reference.drivers.connection import ClientConnection
 from highwater.reference.drivers.files import Disk
-from highwater.reference.drivers.limits import Limits
 from highwater.reference.drivers.logs import log_as, log_to_stderr
 from highwater.reference.drivers.metrics_port import REQUEST_MAX, MetricsPort
 from highwater.reference.drivers.security import Security
@@ -32,7 +33,7 @@ SHUTDOWN_TIMEOUT_S = 5.0
 PARENT = "HIGHWATER_PARENT"
 """Variable with the process id of the parent at whose end a node stops."""
 Ready = Callable[[str], None]
-Factory = Callable[[Listener], asyncio.Protocol]
+Factory = Callable[[Driver, Listener], asyncio.Protocol]
 
 
 def run_node(
@@ -83,10 +84,8 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | 
         link = ZooKeeperLink(hosts, lambda message: driver.receive(STORE, message), lambda: driver.closed(STORE, STORE))
         driver.store_link = link
     limits = Limits(lambda: broker.config_in_effect)
-    listener = Listener(
-        driver, broker.served, config.socket_request_max_bytes, limits, broker.meters, security.authenticator
-    )
-    server = await _listen(lambda: connection(listener), config.host, config.port, security.server_context)
+    listener = Listener(broker.served, config.socket_request_max_bytes, limits, broker.meters, security.authenticator)
+    server = await _listen(lambda: connection(driver, listener), config.host, config.port, security.server_context)
     driver.start()
     if config.metrics_port:
         await _serve_metrics(config, broker, limits)
@@ -95,7 +94,9 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | 
         while not broker.cache.is_alive(config.broker_id):
             await asyncio.sleep(POLL_S)
         on_ready(f"{config.host}:{config.port}")
-        await limits.sweep_forever(SWEEP_S)
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            limits.sweep(driver.now().monotonic_ms)
 
     await _run_until_stopped(driver, server, announce(), lambda: _shut_down(driver, broker))
     broker.stop(driver.now())

@@ -1,7 +1,6 @@
 """Framing: sizes, headers, order of replies, and invalid frames that must end the connection."""
 
 import struct
-import time
 
 import pytest
 
@@ -85,7 +84,7 @@ def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
 def test_a_frame_may_come_byte_by_byte(broker: Broker) -> None:
     for byte in encode_request(ApiVersionsRequest(), 0, 7, CLIENT_ID):
         broker.send_bytes(bytes([byte]), what="<- one byte")
-        time.sleep(PAUSE_S)
+        broker.clock.sleep(PAUSE_S)
     broker.receive(API_VERSIONS, 0, 7)
 
 

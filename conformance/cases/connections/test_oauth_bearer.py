@@ -1,7 +1,6 @@
 """OAUTHBEARER with unsecured tokens, which brokers accept in tests only (KIP-255, RFC 7628)."""
 
 import json
-import time
 from contextlib import suppress
 
 import pytest
@@ -49,8 +48,8 @@ def connection(cluster: Cluster) -> Broker:
 )
 @pytest.mark.parametrize("form", ["token", "authorization id", "extension", "scheme in capitals", "issued before"])
 def test_a_valid_token_authenticates(cluster: Cluster, connection: Broker, form: str) -> None:
-    user = listener(cluster).user
-    token = unsecured_token(user, iat=time.time() - LIFETIME_S if form == "issued before" else None)
+    user, now = listener(cluster).user, cluster.clock.time()
+    token = unsecured_token(now, user, iat=now - LIFETIME_S if form == "issued before" else None)
     messages = {
         "authorization id": client_first(token, authorisation=user),
         "extension": client_first(token, extensions="traceId=1\x01"),
@@ -65,27 +64,26 @@ def test_a_valid_token_authenticates(cluster: Cluster, connection: Broker, form:
 # -- invalid tokens --------------------------------------------------------------------------------------
 
 
-def invalid_token(user: str, mistake: str) -> str:
-    now = time.time()
+def invalid_token(now: float, user: str, mistake: str) -> str:
     match mistake:
         case "expired":
-            return unsecured_token(user, exp=now - LIFETIME_S)
+            return unsecured_token(now, user, exp=now - LIFETIME_S)
         case "issued later":
-            return unsecured_token(user, iat=now + LIFETIME_S, exp=now + 2 * LIFETIME_S)
+            return unsecured_token(now, user, iat=now + LIFETIME_S, exp=now + 2 * LIFETIME_S)
         case "expired before it was issued":
-            return unsecured_token(user, iat=now - LIFETIME_S, exp=now - 2 * LIFETIME_S)
+            return unsecured_token(now, user, iat=now - LIFETIME_S, exp=now - 2 * LIFETIME_S)
         case "no expiration":
-            return unsecured_token(user, exp=None)
+            return unsecured_token(now, user, exp=None)
         case "expiration is text":
-            return unsecured_token(user, exp="tomorrow")
+            return unsecured_token(now, user, exp="tomorrow")
         case "no principal":
-            return unsecured_token(user, sub=None)
+            return unsecured_token(now, user, sub=None)
         case "empty principal":
-            return unsecured_token("")
+            return unsecured_token(now, "")
         case "algorithm":
-            return unsecured_token(user, header={"alg": "HS256"})
+            return unsecured_token(now, user, header={"alg": "HS256"})
         case "signature":
-            return unsecured_token(user, signature="AAAA")
+            return unsecured_token(now, user, signature="AAAA")
     return "AAAA"
 
 
@@ -99,7 +97,9 @@ MISTAKES = (
 @defect(Reply(SaslAuthenticateRequest, "auth_bytes", b""), Reply(SaslAuthenticateRequest, "error_code", 0), StaysOpen())
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_an_invalid_token_gets_a_challenge_with_the_error(cluster: Cluster, connection: Broker, mistake: str) -> None:
-    challenge = authenticate(connection, client_first(invalid_token(listener(cluster).user, mistake)))
+    challenge = authenticate(
+        connection, client_first(invalid_token(cluster.clock.time(), listener(cluster).user, mistake))
+    )
     expect("error code of the challenge", 0, challenge.error_code)
     expect("session lifetime of the challenge", 0, challenge.session_lifetime_ms)
     expect("status of the challenge", "invalid_token", _status(challenge.auth_bytes))
@@ -117,8 +117,8 @@ def _status(challenge: bytes) -> object:
 # -- malformed messages ----------------------------------------------------------------------------------
 
 
-def malformed_message(user: str, mistake: str) -> bytes:
-    token = unsecured_token(user)
+def malformed_message(now: float, user: str, mistake: str) -> bytes:
+    token = unsecured_token(now, user)
     messages = {
         "empty": b"",
         "byte 1": DUMMY,  # the answer to a challenge that the broker did not send
@@ -143,7 +143,7 @@ def malformed_message(user: str, mistake: str) -> bytes:
     ],
 )  # fmt: skip
 def test_a_malformed_message_is_refused(cluster: Cluster, connection: Broker, mistake: str) -> None:
-    assert_refused(connection, malformed_message(listener(cluster).user, mistake))
+    assert_refused(connection, malformed_message(cluster.clock.time(), listener(cluster).user, mistake))
 
 
 @clause("SEC-33", "scheme")
@@ -151,7 +151,9 @@ def test_a_malformed_message_is_refused(cluster: Cluster, connection: Broker, mi
 def test_another_scheme_is_refused(cluster: Cluster, connection: Broker) -> None:
     """Apache Kafka closes the connection without a reply: its error message names a group that its pattern lacks."""
     with suppress(Disconnected):
-        assert_refused(connection, client_first(unsecured_token(listener(cluster).user), scheme="Basic"))
+        assert_refused(
+            connection, client_first(unsecured_token(cluster.clock.time(), listener(cluster).user), scheme="Basic")
+        )
 
 
 # -- the lifetime of a token -----------------------------------------------------------------------------
@@ -163,12 +165,12 @@ def clock_difference_s(connection: Broker, user: str) -> float:
     Raises Unsupported if sessions are shorter than tokens (connections.max.reauth.ms), or if the clocks differ by more
     than a minute.
     """
-    expires = time.time() + LIFETIME_S
-    reply = authenticate(connection, client_first(unsecured_token(user, exp=expires)))
+    expires = connection.clock.time() + LIFETIME_S
+    reply = authenticate(connection, client_first(unsecured_token(connection.clock.time(), user, exp=expires)))
     expect("error code", 0, reply.error_code)
     lifetime_ms: int = reply.session_lifetime_ms
     expect("there is a session lifetime", True, lifetime_ms > 0)
-    difference = expires - time.time() - lifetime_ms / 1000
+    difference = expires - connection.clock.time() - lifetime_ms / 1000
     if abs(difference) > LARGEST_CLOCK_DIFFERENCE_S:
         raise Unsupported("the lifetime of the session is not that of the token, or the clocks differ by a minute")
     return difference
@@ -185,12 +187,12 @@ def clock_difference_s(connection: Broker, user: str) -> float:
 def test_a_session_ends_with_its_token(cluster: Cluster, connection: Broker, renewal: str) -> None:
     user = listener(cluster).user
     difference = clock_difference_s(start_handshake(cluster, OAUTHBEARER), user)
-    token = unsecured_token(user, exp=time.time() + difference + SHORT_S)
+    token = unsecured_token(connection.clock.time(), user, exp=cluster.clock.time() + difference + SHORT_S)
     reply = authenticate(connection, client_first(token))
     expect("error code", 0, reply.error_code)
     expect("the session is no longer than the token", True, 0 < reply.session_lifetime_ms <= SHORT_S * 1000 + CLOCKS_MS)
     assert_answers(connection)
-    time.sleep((reply.session_lifetime_ms + CLOCKS_MS) / 1000)
+    cluster.clock.sleep((reply.session_lifetime_ms + CLOCKS_MS) / 1000)
     if renewal == "none":
         with suppress(Disconnected):
             connection.send(MetadataRequest(topics=()), 8)
@@ -198,9 +200,13 @@ def test_a_session_ends_with_its_token(cluster: Cluster, connection: Broker, ren
         return
     expect("error code of SaslHandshake", 0, handshake(connection, OAUTHBEARER).error_code)
     if renewal == "other user":
-        assert_refused(connection, client_first(unsecured_token("another-user")))
+        assert_refused(connection, client_first(unsecured_token(connection.clock.time(), "another-user")))
     else:
-        expect("error code", 0, authenticate(connection, client_first(unsecured_token(user))).error_code)
+        expect(
+            "error code",
+            0,
+            authenticate(connection, client_first(unsecured_token(connection.clock.time(), user))).error_code,
+        )
         assert_answers(connection)
 
 
@@ -212,7 +218,7 @@ def test_a_session_ends_with_the_earlier_of_both_limits(cluster: Cluster, connec
     limit_ms = sasl.sessions_ms.get(OAUTHBEARER)
     if limit_ms is None:
         raise Unsupported("sessions of OAUTHBEARER have no limit besides their token (connections.max.reauth.ms)")
-    token = unsecured_token(sasl.user, exp=time.time() + factor * limit_ms / 1000)
+    token = unsecured_token(cluster.clock.time(), sasl.user, exp=cluster.clock.time() + factor * limit_ms / 1000)
     reply = authenticate(connection, client_first(token))
     expect("error code", 0, reply.error_code)
     difference_ms = reply.session_lifetime_ms - min(1.0, factor) * limit_ms

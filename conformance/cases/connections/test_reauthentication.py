@@ -1,6 +1,5 @@
 """Sessions that expire, and re-authentication on the same connection (KIP-368)."""
 
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -54,7 +53,7 @@ class ExpiringSession:
         reply = log_in(self.broker, self.mechanism, self._sasl.user, self._sasl.password)
         expect("error code of the last message", 0, reply.error_code)
         expect("session lifetime", self.lifetime_ms, reply.session_lifetime_ms)
-        self._began = time.monotonic()
+        self._began = self.broker.clock.monotonic()
         return reply
 
     def wait_for_end(self) -> None:
@@ -62,7 +61,7 @@ class ExpiringSession:
         if self.lifetime_ms > LONGEST_WAIT_MS:
             raise Unsupported(f"sessions of {self.lifetime_ms} ms last longer than a case waits")
         end = self._began + (self.lifetime_ms + CLOCKS_MS) / 1000
-        time.sleep(max(0.0, end - time.monotonic()))
+        self.broker.clock.sleep(max(0.0, end - self.broker.clock.monotonic()))
 
     def assert_answers(self) -> None:
         assert_answers(self.broker)
@@ -160,15 +159,15 @@ def test_a_renewal_with_another_mechanism_is_refused(cluster: Cluster) -> None:
 def test_a_session_is_not_renewed_twice_within_a_second(cluster: Cluster) -> None:
     session = ExpiringSession(cluster)
     for _ in range(ATTEMPTS):  # the second handshake is certainly too soon if its reply comes within the second
-        before = time.monotonic()
+        before = cluster.clock.monotonic()
         session.log_in()
         reply = handshake(session.broker, session.mechanism)
-        if time.monotonic() - before < REAUTHENTICATION_INTERVAL_S:
+        if cluster.clock.monotonic() - before < REAUTHENTICATION_INTERVAL_S:
             break
         session = ExpiringSession(cluster)
     else:
         raise Unsupported("two logins took longer than a second")
     expect("error code of the second handshake", ErrorCode.ILLEGAL_SASL_STATE, reply.error_code)
-    time.sleep(REAUTHENTICATION_INTERVAL_S + CLOCKS_MS / 1000)
+    cluster.clock.sleep(REAUTHENTICATION_INTERVAL_S + CLOCKS_MS / 1000)
     session.log_in()
     session.assert_answers()

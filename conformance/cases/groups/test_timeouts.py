@@ -1,7 +1,6 @@
 """Session and rebalance timeouts of classic groups: who is removed, when, and what the other members see."""
 
 import itertools
-import time
 from typing import Any
 
 import pytest
@@ -43,10 +42,11 @@ def test_an_expired_member_starts_a_rebalance(cluster: Cluster, driver: GroupDri
 
 def heartbeat_for(members: list[Member], seconds: float) -> set[int]:
     """Send heartbeats of each member for some time, and return the error codes."""
-    found, end = set[int](), time.monotonic() + seconds
-    while time.monotonic() < end:
+    clock = members[0].broker.clock
+    found, end = set[int](), clock.monotonic() + seconds
+    while clock.monotonic() < end:
         found |= {member.heartbeat_error() for member in members}
-        time.sleep(0.05)
+        clock.sleep(0.05)
     return found
 
 
@@ -111,13 +111,14 @@ def test_a_member_that_waits_for_a_reply_is_not_removed(cluster: Cluster, driver
 def test_commits_extend_the_session(driver: GroupDriver, topic: Topic) -> None:
     session_ms = driver.session_ms(SHORT_MS)
     member = driver.stable_member(session_timeout_ms=session_ms)
-    found, times = set[int](), [time.monotonic()]
+    clock = member.broker.clock
+    found, times = set[int](), [clock.monotonic()]
     while times[-1] < times[0] + 2.5 * session_ms / 1000:
         found.add(
             commit(member.broker, driver.group, topic, 1, generation=member.generation, member_id=member.member_id)
         )
-        times.append(time.monotonic())
-        time.sleep(0.05)
+        times.append(clock.monotonic())
+        clock.sleep(0.05)
     longest_ms = 1000 * max(later - earlier for earlier, later in itertools.pairwise(times))
     if longest_ms >= session_ms:
         raise Unsupported(f"no commit was sent for {longest_ms:.0f} ms, longer than the session; the machine is busy")

@@ -1,11 +1,10 @@
 """Compaction keeps the last record of each key at its offset, and removes tombstones later."""
 
 import random
-import time
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, records_of
+from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, now_ms, records_of
 from highwater.conformance.cases.support.admin import SET, change_configs, controller
 from highwater.conformance.cases.support.replicas import log_of, restart_leader
 from highwater.conformance.cases.support.transactions import Transactional, committed_values, eventually_stable
@@ -154,7 +153,7 @@ def test_records_younger_than_the_compaction_lag_stay(cluster: Cluster, compacte
     """The second topic shows that the cleaner has run."""
     topic = cluster.create_topic(configs={**QUICK_COMPACTION, "min.compaction.lag.ms": str(365 * DAY_MS)})
     leader = cluster.leader(topic)
-    now = int(time.time() * 1000)
+    now = cluster.now_ms()
     for number in range(6):
         record = (now + DAY_MS * (number - 6), b"k", b"%d" % number, ())
         expect("error code", 0, leader.produce(topic, build_batch([record])).error_code)
@@ -194,7 +193,7 @@ def test_an_uncommitted_value_removes_no_committed_one(cluster: Cluster, accepti
 
 def close_segments(leader: Broker, topic: Topic, count: int) -> None:
     """Write records of another key in new segments, after those of transactions, whose timestamps are current."""
-    today = int(time.time() * 1000) // DAY_MS - NOW_MS // DAY_MS
+    today = now_ms(leader.clock) // DAY_MS - NOW_MS // DAY_MS
     for number in range(1, count + 1):
         write(leader, topic, b"last", b"last", today + number)
 
@@ -250,7 +249,7 @@ def test_an_old_value_goes_although_a_closed_segment_is_younger(cluster: Cluster
     leader = cluster.leader(topic)
     for number in range(3):
         write(leader, topic, b"k", b"v%d" % number, number)
-    young: list[NewRecord] = [(int(time.time() * 1000), b"young", b"v", ())]
+    young: list[NewRecord] = [(cluster.now_ms(), b"young", b"v", ())]
     expect("error code of Produce", 0, leader.produce(topic, build_batch(young)).error_code)
     close_segments(leader, topic, 1)
     changed = change_configs(controller(cluster), topic.name, ("max.compaction.lag.ms", SET, str(DAY_MS // 2)))

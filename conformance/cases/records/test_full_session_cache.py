@@ -1,7 +1,5 @@
 """Fetch sessions when the broker has room for no other (KIP-227)."""
 
-import time
-
 import pytest
 
 from highwater.conformance.broker import Topic, batch, expect
@@ -89,10 +87,10 @@ def test_the_session_that_was_unused_for_longest_makes_room(cluster: Cluster) ->
     """The older half of the sessions stays in use, and the younger one is idle for two minutes."""
     topic, readers = _full_cache(cluster)
     used, idle = readers[: len(readers) // 2], readers[len(readers) // 2 :]
-    deadline = time.monotonic() + IDLE_S
-    while time.monotonic() < deadline:
+    deadline = cluster.clock.monotonic() + IDLE_S
+    while cluster.clock.monotonic() < deadline:
         used = [reader for reader in used if not reader.fetch().error_code]  # a follower may take the place of a few
-        time.sleep(IDLE_S / 20)
+        cluster.clock.sleep(IDLE_S / 20)
     new = [Reader(used[0].broker) for _ in range(len(idle) // 2)]
     for reader in new:
         reader.session_id = reader.fetch(topic).session_id

@@ -1,11 +1,10 @@
 """What a broker keeps of producers whose last batch is in a closed segment, was compacted, or was aborted."""
 
-import time
 from itertools import count
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect, only
+from highwater.conformance.broker import NOW_MS, Broker, Topic, expect, only
 from highwater.conformance.cases.records.test_compaction import CLEANED_S, LATER_ACCEPTED, QUICK_COMPACTION
 from highwater.conformance.cases.records.test_restarts import (
     LONGEST_INTERVAL_MS,
@@ -40,9 +39,9 @@ def states(leader: Broker, topic: Topic) -> dict[int, ProducerState]:
     return {producer.producer_id: producer for producer in part.active_producers}
 
 
-def later(days: int) -> bytes:
+def later(now: int, days: int) -> bytes:
     """Build a batch without a producer that is some days later, and so begins a segment."""
-    return build_batch([(int(time.time() * 1000) + days * DAY_MS, b"later", b"v", ())])
+    return build_batch([(now + days * DAY_MS, b"later", b"v", ())])
 
 
 @clause("IDM-8", "described after a restart")
@@ -70,7 +69,7 @@ def test_a_producer_of_a_closed_segment_is_described_as_before_a_restart(cluster
     ended.end(commit=COMMIT)
     eventually_stable(cluster, leader, topic, 4)
     for day in (1, 2):
-        expect("error code of Produce", 0, leader.produce(topic, later(day)).error_code)
+        expect("error code of Produce", 0, leader.produce(topic, later(cluster.now_ms(), day)).error_code)
     second.send_accepted(1)
     before = states(leader, topic)
     known = sorted(each.producer_id for each in (first, second, ended, still_open))
@@ -93,7 +92,7 @@ def test_the_state_outlives_the_segments(cluster: Cluster) -> None:
     leader = producer.broker
     for sequence in range(3):
         producer.send_accepted(sequence)
-    expect("error code of Produce", 0, leader.produce(topic, later(1)).error_code)
+    expect("error code of Produce", 0, leader.produce(topic, later(cluster.now_ms(), 1)).error_code)
     expect("error code and low watermark", (0, 3), delete_records(leader, topic, 3))
     leader.expect_silence(3 * interval_ms / 1000)
     expect("offset of the repeated batch", 2, producer.send_accepted(2))
@@ -116,7 +115,7 @@ def test_compaction_keeps_the_last_batch_of_a_producer_without_its_records(clust
     for sequence in range(3):  # the first record of each batch has the same key
         producer.send_accepted(sequence)
     for day in range(1, 4):
-        expect("error code of Produce", 0, leader.produce(topic, _same_key(day)).error_code)
+        expect("error code of Produce", 0, leader.produce(topic, _same_key(cluster.now_ms(), day)).error_code)
 
     def of_producer() -> list[BatchHeader]:
         data = leader.fetch(topic, 0).records or b""
@@ -133,13 +132,16 @@ def test_compaction_keeps_the_last_batch_of_a_producer_without_its_records(clust
     expect("offset of the next batch", leader.end_offset(topic), producer.send_accepted(3))
 
 
-def _same_key(day: int) -> bytes:
+def _same_key(now: int, day: int) -> bytes:
     """Build a batch with the key of the first record of each batch of a producer, which begins a segment."""
-    return build_batch([(int(time.time() * 1000) + day * DAY_MS, b"k0", b"later", ())])
+    return build_batch([(now + day * DAY_MS, b"k0", b"later", ())])
 
 
 @clause("TXN-1", "aborted batch")
-@defect(Reply(ProduceRequest, PRODUCE_ERROR, 0), Request(ProduceRequest, "topic_data.partition_data.records", later(0)))
+@defect(
+    Reply(ProduceRequest, PRODUCE_ERROR, 0),
+    Request(ProduceRequest, "topic_data.partition_data.records", later(NOW_MS, 0)),
+)
 @pytest.mark.parametrize("again", ["the same batch", "the next batch"])
 def test_a_fenced_instance_cannot_write_after_the_abort(cluster: Cluster, again: str) -> None:
     """The marker of the abort has the next epoch, which the partition keeps: KIP-360, `ProducerAppendInfo`."""

@@ -284,7 +284,7 @@ def test_a_repeated_batch_is_acknowledged_no_earlier(cluster: Cluster) -> None:
     producer.send_accepted(0, 2)
     await_isr(cluster, producer.topic, 3)
     cluster.pause(next(node for node in cluster.target.addresses if node != producer.topic.leader_id))
-    records = sequenced(producer.producer_id, producer.epoch, 2, b"a", b"b", b"c")
+    records = sequenced(cluster.clock, producer.producer_id, producer.epoch, 2, b"a", b"b", b"c")
     for attempt in ("first", "repeated"):
         answer = producer.broker.produce(producer.topic, records, timeout_ms=300)
         expect(f"error code of the {attempt} batch", ErrorCode.REQUEST_TIMED_OUT, answer.error_code)

@@ -1,7 +1,5 @@
 """What a broker restores of its logs when it restarts: positions of batches, open and aborted transactions."""
 
-import time
-
 import pytest
 
 from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect
@@ -54,9 +52,9 @@ def write_at(leader: Broker, topic: Topic, at_ms: int, value: bytes = b"v") -> N
     expect("error code of Produce", 0, answer.error_code)
 
 
-def tomorrow_ms(days: int = 1) -> int:
+def tomorrow_ms(cluster: Cluster, days: int = 1) -> int:
     """Return a time that begins a segment after records of the present time."""
-    return int(time.time() * 1000) + days * DAY_MS
+    return cluster.now_ms() + days * DAY_MS
 
 
 @clause("FET-20", "after a restart")
@@ -126,7 +124,7 @@ def test_an_open_transaction_stays_open_over_a_restart(cluster: Cluster) -> None
     topic, producer = create_single_replica(cluster, **QUICK_SEGMENTS), Transactional.initialize(cluster)
     producer.begin(topic)
     expect("offset", 0, producer.write(topic, 0, b"open"))
-    write_at(cluster.leader(topic), topic, tomorrow_ms(), b"behind")
+    write_at(cluster.leader(topic), topic, tomorrow_ms(cluster), b"behind")
     topic, leader = restart_leader(cluster, topic)
     part = fetch_committed(leader, topic)
     expect("last stable offset, high watermark", (0, 2), (part.last_stable_offset, part.high_watermark))
@@ -147,7 +145,7 @@ def test_aborted_transactions_of_all_segments_are_named_after_a_restart(cluster:
         producer.end(commit=ABORT)
         eventually_stable(cluster, leader, topic, 3 * number + 2)
         plain.append(b"plain %d" % number)
-        write_at(leader, topic, tomorrow_ms(number + 1), plain[-1])
+        write_at(leader, topic, tomorrow_ms(cluster, number + 1), plain[-1])
     topic, leader = restart_leader(cluster, topic)
     eventually_stable(cluster, leader, topic, 9, BACK_S)
     found = committed_values(leader, topic)
@@ -161,7 +159,7 @@ def test_the_last_batch_in_a_closed_segment_outlives_a_restart(cluster: Cluster)
     before = IdempotentProducer.create(cluster, topic)
     for sequence in (0, 3):
         before.send_accepted(sequence, 3)
-    write_at(before.broker, topic, tomorrow_ms())
+    write_at(before.broker, topic, tomorrow_ms(cluster))
     topic, leader = restart_leader(cluster, topic)
     producer = IdempotentProducer(leader, topic, before.producer_id, before.epoch)
     expect("offset of the repeated batch", 3, producer.send_accepted(3, 3))

@@ -1,7 +1,5 @@
 """Retention: closed segments are deleted by size and by time, with the settings that the topic has at the moment."""
 
-import time
-
 import pytest
 
 from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect
@@ -81,7 +79,7 @@ def test_segments_are_deleted_while_more_than_the_limit_remains(cluster: Cluster
 def test_the_newest_record_of_a_segment_decides_when_it_is_deleted(cluster: Cluster) -> None:
     """The second of three segments has a record that is older than the limit, and one that is not."""
     topic = create_unlimited_topic(cluster, 4)
-    leader, now_ms = cluster.leader(topic), int(time.time() * 1000)
+    leader, now_ms = cluster.leader(topic), cluster.now_ms()
     write(leader, topic, *(now_ms - days * DAY_MS for days in (20, 9, 6, 1)))
     limit_retention(cluster, topic, "retention.ms", 7 * DAY_MS)
     expect("start of the log", 1, await_start(cluster, leader, topic, 1))
@@ -94,7 +92,7 @@ def test_the_newest_record_of_a_segment_decides_when_it_is_deleted(cluster: Clus
 def test_a_topic_that_is_compacted_and_deleted_has_a_retention_time(cluster: Cluster) -> None:
     """Each record has its own key, so that compaction removes none."""
     topic = create_unlimited_topic(cluster, 1, cleanup="compact,delete")
-    leader, now_ms = cluster.leader(topic), int(time.time() * 1000)
+    leader, now_ms = cluster.leader(topic), cluster.now_ms()
     for days in (20, 10, 1):
         records: list[NewRecord] = [(now_ms - days * DAY_MS, b"k%d" % days, b"v", ())]
         expect("error code of Produce", 0, leader.produce(topic, build_batch(records)).error_code)

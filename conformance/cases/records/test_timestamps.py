@@ -1,11 +1,10 @@
 """Timestamps of records: CreateTime and LogAppendTime, their limits, and the fields of the reply."""
 
 import struct
-import time
 
 import pytest
 
-from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request, records_of
+from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, now_ms, only, produce_request, records_of
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.clause import CODECS, clause, era, sweep
 from highwater.conformance.cluster import Cluster
@@ -24,10 +23,6 @@ MAX_TIMESTAMP, NONE = -3, -1
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 
 
-def now_ms() -> int:
-    return int(time.time() * 1000)
-
-
 @clause("PRD-15")
 @pytest.mark.parametrize("days", [-2, 2])
 @defect(Reply(ProduceRequest, ERROR, without_error(ErrorCode.INVALID_TIMESTAMP)))
@@ -35,12 +30,12 @@ def test_a_time_too_far_from_the_brokers_is_refused(cluster: Cluster, days: int)
     limits = {f"message.timestamp.{side}.max.ms": str(DAY_MS) for side in ("before", "after")}
     topic = cluster.create_topic(configs=limits)
     leader = cluster.leader(topic)
-    answer = leader.produce(topic, batch(b"v", timestamp_ms=now_ms() + days * DAY_MS))
+    answer = leader.produce(topic, batch(b"v", timestamp_ms=now_ms(leader.clock) + days * DAY_MS))
     expect("error code", ErrorCode.INVALID_TIMESTAMP, answer.error_code)
     expect(
         "error code of a time within the limits",
         0,
-        leader.produce(topic, batch(b"v", timestamp_ms=now_ms())).error_code,
+        leader.produce(topic, batch(b"v", timestamp_ms=now_ms(leader.clock))).error_code,
     )
     expect("end offset", 1, leader.end_offset(topic))
 
@@ -57,9 +52,9 @@ def test_each_limit_is_for_one_direction(cluster: Cluster, side: str, days: int)
         }
     )
     leader = cluster.leader(topic)
-    refused = leader.produce(topic, batch(b"v", timestamp_ms=now_ms() + days * DAY_MS))
+    refused = leader.produce(topic, batch(b"v", timestamp_ms=now_ms(leader.clock) + days * DAY_MS))
     expect("error code", ErrorCode.INVALID_TIMESTAMP, refused.error_code)
-    accepted = leader.produce(topic, batch(b"v", timestamp_ms=now_ms() - days * DAY_MS))
+    accepted = leader.produce(topic, batch(b"v", timestamp_ms=now_ms(leader.clock) - days * DAY_MS))
     expect("error code in the other direction", 0, accepted.error_code)
 
 
@@ -69,7 +64,7 @@ def test_each_limit_is_for_one_direction(cluster: Cluster, side: str, days: int)
 def test_the_limits_do_not_concern_times_that_the_broker_replaces(cluster: Cluster, days: int) -> None:
     limits = {f"message.timestamp.{side}.max.ms": str(DAY_MS) for side in ("before", "after")}
     topic = cluster.create_topic(configs=limits | APPEND_TIME)
-    answer = cluster.leader(topic).produce(topic, batch(b"v", timestamp_ms=now_ms() + days * DAY_MS))
+    answer = cluster.leader(topic).produce(topic, batch(b"v", timestamp_ms=cluster.now_ms() + days * DAY_MS))
     expect("error code", 0, answer.error_code)
 
 
@@ -128,7 +123,7 @@ def test_the_brokers_time_replaces_every_records(cluster: Cluster, codec: Compre
 def test_a_repeated_batch_has_the_time_of_the_stored_one(cluster: Cluster) -> None:
     topic = cluster.create_topic(configs=APPEND_TIME)
     producer = IdempotentProducer.create(cluster, topic)
-    records = sequenced(producer.producer_id, producer.epoch, 0, b"v")
+    records = sequenced(cluster.clock, producer.producer_id, producer.epoch, 0, b"v")
     leader = cluster.leader(topic)
     times = []
     for _ in range(2):

@@ -1,11 +1,11 @@
 """Idempotent producers whose sequence numbers a case chooses."""
 
-import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker, Topic, batch, expect
+from highwater.conformance.broker import Broker, Topic, batch, expect, now_ms
 from highwater.conformance.cluster import Cluster
+from highwater.reference.client.transport import Clock
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.produce import PartitionProduceResponse
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
@@ -28,10 +28,12 @@ def init_producer_id(cluster: Cluster, broker: Broker, version: int | None = Non
     return cluster.eventually("InitProducerId to be ready", send_request, 15.0)
 
 
-def sequenced(producer_id: int, epoch: int, sequence: int, *values: bytes, transactional: bool = False) -> bytes:
+def sequenced(
+    clock: Clock, producer_id: int, epoch: int, sequence: int, *values: bytes, transactional: bool = False
+) -> bytes:
     """Build a batch with the current time; a restarted broker may expire producers whose batches are old."""
     return batch(
-        *values, timestamp_ms=int(time.time() * 1000), producer_id=producer_id, producer_epoch=epoch,
+        *values, timestamp_ms=now_ms(clock), producer_id=producer_id, producer_epoch=epoch,
         base_sequence=sequence, transactional=transactional,
     )  # fmt: skip
 
@@ -55,7 +57,7 @@ class IdempotentProducer:
     def send(
         self, sequence: int, count: int = 1, *, version: int | None = None, topic: Topic | None = None
     ) -> PartitionProduceResponse:
-        records = sequenced(self.producer_id, self.epoch, sequence, *[b"v"] * count)
+        records = sequenced(self.broker.clock, self.producer_id, self.epoch, sequence, *[b"v"] * count)
         return self.broker.produce(topic or self.topic, records, version=version)
 
     def send_accepted(self, sequence: int, count: int = 1, *, version: int | None = None) -> int:

@@ -117,7 +117,9 @@ class Transactional:
     ) -> PartitionProduceResponse:  # fmt: skip
         """Send a batch, by default in a classic version; `transactional` is the attribute of the batch."""
         written = values or (b"v",)
-        records = sequenced(self.producer_id, self.epoch, sequence, *written, transactional=transactional)
+        records = sequenced(
+            self._cluster.clock, self.producer_id, self.epoch, sequence, *written, transactional=transactional
+        )
         named = self.id if transactional_id == "" else transactional_id
         request = replace(produce_request(topic, records), transactional_id=named)
         with self._cluster.connect(topic.leader) as leader:

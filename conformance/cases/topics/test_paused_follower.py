@@ -1,6 +1,5 @@
 """A paused follower, which stays in the ISR: what waits for it, what it lacks, and what an election makes of both."""
 
-import time
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -131,7 +130,7 @@ def test_a_new_leader_gives_its_followers_time(cluster: Cluster) -> None:
     lag_s = cluster.setting("replica_lag_time_max_ms") / 1000
     moving = Moving.create(cluster)
     cluster.pause(moving.paused)
-    started = time.monotonic()
+    started = cluster.clock.monotonic()
     moving.elect(cluster)
     after = cluster.topic(moving.topic.name, excluded_leader=moving.topic.leader_id, timeout_s=FAILOVER_S)
 
@@ -140,7 +139,7 @@ def test_a_new_leader_gives_its_followers_time(cluster: Cluster) -> None:
         part = only(found.partitions) if found else None
         if part is None or part.leader_id == NO_LEADER or moving.paused in part.isr_nodes:
             return None
-        return time.monotonic() - started, part.leader_epoch == after.leader_epoch
+        return cluster.clock.monotonic() - started, part.leader_epoch == after.leader_epoch
 
     waited_s, is_removed_by_leader = cluster.eventually("the silent follower to leave the ISR", left, FAILOVER_S)
     expect(
@@ -196,7 +195,9 @@ def test_a_truncated_batch_is_no_longer_in_the_producer_state(cluster: Cluster) 
     producer = IdempotentProducer.create(cluster, topic)
     expect("offset of the first batch", 0, producer.send_accepted(0))
     _write_unreplicated_records(
-        cluster, topic, *(sequenced(producer.producer_id, producer.epoch, sequence, b"v") for sequence in (1, 2))
+        cluster,
+        topic,
+        *(sequenced(cluster.clock, producer.producer_id, producer.epoch, sequence, b"v") for sequence in (1, 2)),
     )
     after = cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=FAILOVER_S)
     produce_acknowledged(cluster, after, b"new")

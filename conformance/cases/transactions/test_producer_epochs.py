@@ -22,7 +22,7 @@ from highwater.conformance.cases.support.transactions import (
 )
 from highwater.conformance.clause import clause
 from highwater.conformance.cluster import Cluster
-from highwater.conformance.connection import Connection, access_of
+from highwater.conformance.connection import Connection
 from highwater.conformance.defects import GuardOff, Reply, defect
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.transactions import EndTxnRequest, InitProducerIdRequest
@@ -47,7 +47,7 @@ def advance(cluster: Cluster, producer: Transactional) -> None:
     api, version = api_of(InitProducerIdRequest), producer.coordinator.version_of(InitProducerIdRequest)
     request = InitProducerIdRequest(transactional_id=producer.id, transaction_timeout_ms=producer.timeout_ms)
     sent: deque[int] = deque()
-    address, access = producer.coordinator.address, access_of(cluster.target.command_config)
+    address, access = producer.coordinator.address, cluster.access
     with Connection(address, access=access) as connection:  # its own log: these exchanges would hide those of the case
         for left in range(LAST_EPOCH - producer.epoch, -IN_FLIGHT, -1):
             if left > 0:

@@ -1,11 +1,10 @@
 """Isolation levels of Fetch, ListOffsets and OffsetFetch with open, committed and aborted transactions."""
 
-import time
 from dataclasses import replace
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only
+from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, now_ms, only
 from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
 from highwater.conformance.cases.support.transactions import (
     READ_COMMITTED,
@@ -33,7 +32,7 @@ def producer(cluster: Cluster, topic: Topic) -> Transactional:
     """Produce a record without transaction, then return a producer with an open transaction of one record."""
     cluster.connect().version_of(InitProducerIdRequest)
     # The current time, as in the transaction: an old timestamp would roll the segment, and a fetch stops at its end.
-    cluster.leader(topic).produce(topic, batch(b"plain", timestamp_ms=int(time.time() * 1000)))
+    cluster.leader(topic).produce(topic, batch(b"plain", timestamp_ms=cluster.now_ms()))
     producer = Transactional.initialize(cluster)
     producer.begin(topic)
     producer.write(topic, 0)
@@ -109,7 +108,7 @@ def test_an_aborted_transaction_that_began_before_the_fetch_is_named(
     producer.write(topic, 1)
     producer.end(commit=False)
     eventually_stable(cluster, leader, topic, 4)
-    leader.produce(topic, batch(b"later", timestamp_ms=int(time.time() * 1000)))
+    leader.produce(topic, batch(b"later", timestamp_ms=cluster.now_ms()))
     answer = leader.fetch(topic, offset, isolation_level=READ_COMMITTED)
     named = only(tuple(answer.aborted_transactions or ()))
     expect("producer and first offset", (producer.producer_id, 1), (named.producer_id, named.first_offset))
@@ -118,7 +117,7 @@ def test_an_aborted_transaction_that_began_before_the_fetch_is_named(
 @clause("LST-4", "time")
 @defect(Request(ListOffsetsRequest, "isolation_level", READ_UNCOMMITTED))
 def test_a_time_in_an_open_transaction_is_not_found(leader: Broker, topic: Topic, producer: Transactional) -> None:
-    later_ms = int(time.time() * 1000) + 60_000
+    later_ms = now_ms(leader.clock) + 60_000
     records = [(later_ms, b"k", b"v", ())]
     expect("error code", 0, leader.produce(topic, build_batch(records)).error_code)
     part = ListOffsetsPartition(partition_index=topic.partition, timestamp=later_ms)

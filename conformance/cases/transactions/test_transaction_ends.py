@@ -1,6 +1,5 @@
 """The end of a transaction, and the records that are read before and after it."""
 
-import time
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -320,7 +319,7 @@ def test_adding_partitions_does_not_prolong_a_transaction(cluster: Cluster, topi
     def is_aborted() -> bool:
         if parts:
             producer.add(parts.pop())
-            time.sleep(pause_s)
+            cluster.clock.sleep(pause_s)
         return fetch_committed(leader, topic).last_stable_offset == 2
 
     cluster.eventually("the abort", is_aborted, patience_s)

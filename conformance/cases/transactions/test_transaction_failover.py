@@ -1,6 +1,5 @@
 """The end of a transaction while a broker is down or replicas are missing, and producers that expire."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -159,7 +158,7 @@ def test_no_batch_is_stored_behind_a_marker_while_others_are_missing(cluster: Cl
     producer.end(commit=COMMIT)
     leader = cluster.leader(topic)
     eventually_stable(cluster, leader, topic, 2, FAILOVER_S)
-    records = sequenced(producer.producer_id, producer.epoch, 1, b"behind", transactional=True)
+    records = sequenced(cluster.clock, producer.producer_id, producer.epoch, 1, b"behind", transactional=True)
     request = replace(produce_request(topic, records), transactional_id=producer.id)
     reply = leader.call(request, CLASSIC_VERSIONS[ProduceRequest])
     expect("error code", RETRIED, only(only(reply.responses).partition_responses).error_code)
@@ -232,7 +231,7 @@ def test_the_next_coordinator_describes_the_same_transaction(cluster: Cluster, p
     topics = [cluster.create_topic(replicas=3) for _ in range(2)]
     for topic in topics:
         producer.begin(topic)
-        time.sleep(PAUSE_S)  # so that the start differs from the last change
+        cluster.clock.sleep(PAUSE_S)  # so that the start differs from the last change
     before = describe_transaction(producer)
     cluster.kill(next(node for node, at in cluster.target.addresses.items() if at == producer.coordinator.address))
 

@@ -34,7 +34,7 @@ def main(
         read_config(config),
         lambda address: print(f"ready {address}", flush=True),
         trace=trace,
-        connection=lambda listener: DefectiveConnection(listener, names),
+        connection=lambda driver, listener: DefectiveConnection(driver, listener, names),
     )
 
 

@@ -15,6 +15,7 @@ from highwater.conformance.targets.base import SaslListener
 from highwater.conformance.targets.reference import LOGIN_SETTINGS, ReferenceTarget, login_listener, placement
 from highwater.errors import UsageError
 from highwater.processes import Processes
+from highwater.reference.client.transport import TCP, Transport
 from highwater.reference.drivers.cluster import Cluster, cluster_settings
 from highwater.reference.drivers.forked import POLL_S, ForkedNodes, NodeMain
 from highwater.reference.drivers.process import PARENT
@@ -103,6 +104,7 @@ class MutantTarget:
     name, version, era = "reference", "mutant", ""
     capabilities = ReferenceTarget.capabilities
     command_config: Path | None = None
+    transport: Transport = TCP
     settings = ReferenceTarget.settings
 
     def __init__(

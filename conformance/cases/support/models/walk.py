@@ -6,7 +6,6 @@ the partition that a part of a request concerns, also one that does not exist.
 """
 
 import random
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -65,7 +64,7 @@ class Walk:
         self, cluster: Cluster, seed: int, *configs: Mapping[str, str], replicas: int | None = None
     ) -> None:  # fmt: skip
         self.cluster, self.random, self.steps = cluster, random.Random(seed), 0
-        self.began_ms = int(time.time() * 1000)
+        self.began_ms = cluster.now_ms()
         self.names: list[str] = []
         self.topics: dict[Key, Topic] = {}
         self.logs: dict[Key, ModelLog] = {}
@@ -142,7 +141,7 @@ class Walk:
         return self.broker(leader), [key for key, topic in self.topics.items() if topic.leader == leader]
 
     def now_ms(self) -> int:
-        return int(time.time() * 1000)
+        return self.cluster.now_ms()
 
     @property
     def keys(self) -> list[Key]:

@@ -5,8 +5,6 @@ and not yet sent. Above it, the connection with the most bytes is closed. So the
 limit (a frame is copied out of its buffer) plus 64 KB each.
 """
 
-import asyncio
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -14,11 +12,16 @@ from highwater.reference.configuration.broker import BrokerConfig
 
 
 class LimitedConnection(Protocol):
-    """A connection as the limits see it; times are seconds of the monotonic clock."""
+    """A connection as the limits see it; times are milliseconds of the monotonic clock."""
 
-    host: str
-    last_received: float
-    waiting_since: float | None
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def last_received_ms(self) -> int: ...
+
+    @property
+    def waiting_since_ms(self) -> int | None: ...
 
     def buffered_bytes(self) -> int:
         """Return the bytes in the buffers of this connection."""
@@ -62,17 +65,13 @@ class Limits:
             self.release(largest)
             largest.cut("the connections exceed queued_max_request_bytes, and this one has the most bytes")
 
-    def sweep(self) -> None:
+    def sweep(self, now_ms: int) -> None:
         """Close the connections that are idle, or in the middle of a frame or response, for too long."""
-        now, config = time.monotonic(), self._config()
-        idle_before, stuck_before = now - config.connections_max_idle_ms / 1000, now - config.request_timeout_ms / 1000
+        config = self._config()
+        idle_before, stuck_before = now_ms - config.connections_max_idle_ms, now_ms - config.request_timeout_ms
         for connection in list(self._buffered):
-            if connection.last_received < idle_before:
+            since_ms = connection.waiting_since_ms
+            if connection.last_received_ms < idle_before:
                 connection.cut("idle for more than connections_max_idle_ms")
-            elif connection.waiting_since is not None and connection.waiting_since < stuck_before:
+            elif since_ms is not None and since_ms < stuck_before:
                 connection.cut("a request or response took more than request_timeout_ms to transfer")
-
-    async def sweep_forever(self, every_s: float) -> None:
-        while True:
-            await asyncio.sleep(every_s)
-            self.sweep()
