@@ -52,18 +52,21 @@ USUAL: Final = (
 
 
 class Cluster:
-    """The target of one case; `close` restarts stopped nodes and deletes topics and groups, unless `keep` is set."""
+    """The target of one case; `close` restarts stopped nodes and deletes topics and groups, unless `keep` is set.
+
+    `prefix` begins the names of its topics and groups, which no other case may use; by default it is random.
+    """
 
     def __init__(
         self, target: Target, advertised: AdvertisedVersions, *, timeout_s: float = 5.0, keep: bool = False,
-        wait_limit: WaitLimit | None = None, whole_log: bool = False,
+        wait_limit: WaitLimit | None = None, whole_log: bool = False, prefix: str = "",
     ) -> None:  # fmt: skip
         self.target, self.advertised, self.timeout_s, self.keep = target, advertised, timeout_s, keep
         self.access, self.clock = access_to(target), target.transport.clock
         self.wait_limit = wait_limit or WaitLimit()
         self.log = ExchangeLog(whole=whole_log)
         self.notes: list[str] = []  # what the report says of the case if it passes
-        self.prefix = f"hw-{uuid.uuid4().hex[:10]}"
+        self.prefix = f"hw-{prefix or uuid.uuid4().hex[:10]}"
         self._counter = itertools.count(1)
         self._connections: list[Broker] = []
         self._topics: list[str] = []

@@ -9,7 +9,7 @@ import msgspec
 from highwater.conformance.broker import advertised_versions
 from highwater.conformance.connection import access_to
 from highwater.conformance.failures import TargetFailure
-from highwater.conformance.targets.base import Target
+from highwater.conformance.targets.base import REPEATABLE, Target
 from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
 from highwater.errors import UsageError
 
@@ -45,12 +45,14 @@ def judge(
 ) -> RunOutcome[T]:
     """Run a case `repeat` times, after a failure once more with exclusive use of the target.
 
+    On a repeatable target one failure decides, and no case disturbs another one.
+
     Differing verdicts give `flaky`. A case that kills the target during its exclusive run fails. If the target died
     before that run, another case may have killed it, so the second run alone decides. Raises TargetGone.
     """
     with acquire(exclusive=exclusive) as revivals:
         first_run = run()
-    if first_run[0].verdict in BROKEN:
+    if first_run[0].verdict in BROKEN and REPEATABLE not in target.capabilities:
         return _judge_again(target, acquire, run, first_run, revivals)
     for _ in range(repeat - 1):
         with acquire(exclusive=exclusive):

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
+from zlib import crc32
 
 import msgspec
 import pytest
@@ -27,7 +28,7 @@ from highwater.conformance.judging import AcquireTarget, TargetGone, judge
 from highwater.conformance.selection import case_of, check_era, needs_exclusive_target, select_cases
 from highwater.conformance.sharing import SharedTarget, TargetServer
 from highwater.conformance.targets import KNOWN, count_clusters, launch_target
-from highwater.conformance.targets.base import PROMPT, Target
+from highwater.conformance.targets.base import PROMPT, REPEATABLE, RepeatableTarget, Target
 from highwater.conformance.targets.external import BrokerDied
 from highwater.conformance.targets.releases import Release
 from highwater.conformance.values import replies_of
@@ -51,6 +52,7 @@ ACQUIRE_TARGET: Final = pytest.StashKey[AcquireTarget]()
 ADVERTISED_VERSIONS: Final = pytest.StashKey[AdvertisedVersions]()
 RESULT: Final = pytest.StashKey[CaseResult]()
 CLUSTER: Final = pytest.StashKey[Cluster]()
+FINGERPRINT: Final = pytest.StashKey[str]()
 WAIT_LIMIT: Final = pytest.StashKey[WaitLimit]()
 
 
@@ -198,18 +200,21 @@ def _run_side_by_side(session: pytest.Session, jobs: int) -> None:
     """Fork the workers, open the target and serve it to them; report their cases as if they had run here."""
     config = session.config
     alone = [number for number, item in enumerate(session.items) if needs_exclusive_target(item)]
-    own = min(
-        count_clusters(config.getoption("hw_target"), config.getoption("hw_clusters")) - 1,
-        len(alone) // CASES_FOR_A_CLUSTER,
-    )
+    clusters = count_clusters(config.getoption("hw_target"), config.getoption("hw_clusters"))
+    own = min(clusters - 1, len(alone) // CASES_FOR_A_CLUSTER)
     gc.freeze()  # a collection would write to all memory that the workers share
     workers = Workers(jobs + own, partial(_begin, session), partial(_run_case, session), partial(_close_target, config))
     server: TargetServer | None = None
     try:
         _open_target(config)
-        server = TargetServer(config.stash[TARGET])
-        served = Served(server.address, config.stash[ADVERTISED_VERSIONS])
-        for number, ran in workers.run(_tasks(served, jobs, own, alone, len(session.items))):
+        if REPEATABLE in config.stash[TARGET].capabilities:
+            everything = iter(range(len(session.items)))
+            tasks = [Task(Served("", config.stash[ADVERTISED_VERSIONS]), everything)] * (jobs + own)
+        else:
+            server = TargetServer(config.stash[TARGET])
+            served = Served(server.address, config.stash[ADVERTISED_VERSIONS])
+            tasks = _tasks(served, jobs, own, alone, len(session.items))
+        for number, ran in workers.run(tasks):
             _report_case(session.items[number], ran)
             if session.shouldstop or session.shouldfail:
                 break
@@ -291,15 +296,26 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     config = request.config
     if TARGET not in config.stash:
         pytest.skip("no target: give --hw-target" if not config.getoption("hw_target") else "the target is closed")
-    check_era(config.getoption("hw_kafka_version") or config.stash[TARGET].era, request.node)
+    target = config.stash[TARGET]
+    check_era(config.getoption("hw_kafka_version") or target.era, request.node)
+    repeatable = cast("RepeatableTarget", target) if REPEATABLE in target.capabilities else None
+    if repeatable:
+        repeatable.begin_case(case_of(request.node)[0])
     cluster = Cluster(
-        config.stash[TARGET], config.stash[ADVERTISED_VERSIONS], timeout_s=config.getoption("hw_timeout"),
+        target, config.stash[ADVERTISED_VERSIONS], timeout_s=config.getoption("hw_timeout"),
         keep=config.getoption("hw_keep"), whole_log=config.getoption("hw_values"),
-        wait_limit=config.stash.get(WAIT_LIMIT, None) or _wait_limit(config.stash[TARGET], request.node),
+        wait_limit=config.stash.get(WAIT_LIMIT, None) or _wait_limit(target, request.node),
+        prefix=f"{crc32(request.node.nodeid.encode()):08x}" if repeatable else "",
     )  # fmt: skip
     request.node.stash[CLUSTER] = cluster
     yield cluster
-    cluster.close()
+    if repeatable:
+        end = repeatable.end_case()
+        request.node.stash[FINGERPRINT] = end.fingerprint
+        if end.broken:
+            raise TargetFailure(end.broken)
+    else:
+        cluster.close()
 
 
 def _wait_limit(target: Target, item: pytest.Item) -> WaitLimit:

@@ -4,8 +4,9 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from highwater.conformance.targets.base import Target
 from highwater.errors import UsageError
@@ -13,7 +14,8 @@ from highwater.releases import NEWEST
 from highwater.spec.guards import find_guard
 
 TARGETS: Final = (
-    "reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, nisshi, kroxylicious"
+    "reference[:N], simulator[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, nisshi, "
+    "kroxylicious"
 )
 KNOWN: Final = f"{TARGETS}, HOST:PORT[,HOST:PORT] or FILE.toml"
 ADDRESSES: Final = re.compile(r"[^,\s:]+:[1-9]\d{0,4}(,[^,\s:]+:[1-9]\d{0,4})*")
@@ -22,60 +24,44 @@ VERSIONED: Final = "apache-kafka"
 CONNECT_TIMEOUT_S: Final = 2.0
 
 
-def _reference(version: str, brokers: int) -> Target:
-    from highwater.conformance.targets.reference import ReferenceTarget
-
-    return ReferenceTarget(brokers)
+def _size(version: str, brokers: int) -> Mapping[str, Any]:
+    return {"brokers": brokers}
 
 
-def _apache_kafka(version: str, brokers: int) -> Target:
-    from highwater.conformance.targets.apache_kafka import ApacheKafka
+def _nothing(version: str, brokers: int) -> Mapping[str, Any]:
+    return {}
 
+
+def _release(version: str, brokers: int) -> Mapping[str, Any]:
     # With the plugin, the next coordinator answered -1 for a committed offset (OFF-11) in each of three runs, without
     # it in one of three. One broker has no next one.
-    return ApacheKafka(version, brokers, client_metrics=brokers == 1)
+    return {"version": version, "brokers": brokers, "client_metrics": brokers == 1}
 
 
-def _kfake(version: str, brokers: int) -> Target:
-    from highwater.conformance.targets.kfake import kfake
-
-    return kfake(brokers)
-
-
-def _librdkafka_mock(version: str, brokers: int) -> Target:
-    from highwater.conformance.targets.librdkafka_mock import librdkafka_mock
-
-    return librdkafka_mock(brokers)
-
-
-def _tansu(version: str, brokers: int) -> Target:
-    from highwater.conformance.targets.tansu import tansu
-
-    return tansu()
-
-
-def _nisshi(version: str, brokers: int) -> Target:
-    from highwater.conformance.targets.tansu import nisshi
-
-    return nisshi()
-
-
-def _kroxylicious(version: str, brokers: int) -> Target:
-    from highwater.conformance.targets.kroxylicious import Kroxylicious
-
-    return Kroxylicious()
-
-
-LAUNCHERS: Final[Mapping[str, Callable[[str, int], Target]]] = {
-    "reference": _reference,
-    VERSIONED: _apache_kafka,
-    "kfake": _kfake,
-    "librdkafka-mock": _librdkafka_mock,
-    "tansu": _tansu,
-    "nisshi": _nisshi,
-    "kroxylicious": _kroxylicious,
+LAUNCHERS: Final[Mapping[str, tuple[str, Callable[[str, int], Mapping[str, Any]]]]] = {
+    "reference": ("highwater.conformance.targets.reference:ReferenceTarget", _size),
+    "simulator": ("highwater.fuzz.virtual.target:SimulatorTarget", _size),
+    VERSIONED: ("highwater.conformance.targets.apache_kafka:ApacheKafka", _release),
+    "kfake": ("highwater.conformance.targets.kfake:kfake", _size),
+    "librdkafka-mock": ("highwater.conformance.targets.librdkafka_mock:librdkafka_mock", _size),
+    "tansu": ("highwater.conformance.targets.tansu:tansu", _nothing),
+    "nisshi": ("highwater.conformance.targets.tansu:nisshi", _nothing),
+    "kroxylicious": ("highwater.conformance.targets.kroxylicious:Kroxylicious", _nothing),
 }
-"""By name; each function imports its launcher when called."""
+"""By name, what launches the target, and its arguments for a release and a number of brokers.
+
+The module is imported at the launch. It may be in a package above this one: the simulated brokers belong to `fuzz`.
+"""
+
+
+def _launch(name: str, version: str, brokers: int, **options: Any) -> Target:
+    place, arguments = LAUNCHERS[name]
+    module, _, attribute = place.partition(":")
+    target: Target = getattr(import_module(module), attribute)(**arguments(version, brokers), **options)
+    return target
+
+
+WITH_GUARDS: Final = frozenset({"reference", "simulator"})
 CLUSTERS: Final[Mapping[str, int]] = {"reference": 4, "apache-kafka": 2}
 """Clusters that a run launches of a target whose nodes can be stopped: a broker of Apache Kafka takes a gigabyte."""
 
@@ -142,17 +128,15 @@ def launch_target(name: str, command_config: Path | None = None, guards_off: Seq
         from highwater.conformance.targets.external import ExternalTarget
 
         return ExternalTarget(name, command_config)
-    return LAUNCHERS[launched[1]](launched[2] or NEWEST, int(launched[3] or 1))
+    return _launch(launched[1], launched[2] or NEWEST, int(launched[3] or 1))
 
 
 def _without_guards(name: str, guards_off: Sequence[str]) -> Target:
-    from highwater.conformance.targets.reference import ReferenceTarget
-
-    known = [find_guard(guard).id for guard in guards_off]
+    known = tuple(find_guard(guard).id for guard in guards_off)
     launched = _launched(name)
-    if launched is None or launched[1] != "reference":
+    if launched is None or launched[1] not in WITH_GUARDS:
         raise UsageError("only the reference has guards to switch off", where=name)
-    return ReferenceTarget(int(launched[3] or 1), guards_off=known)
+    return _launch(launched[1], "", int(launched[3] or 1), guards_off=known)
 
 
 @contextmanager

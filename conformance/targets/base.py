@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from highwater.conformance.connection import OPEN, Access
 from highwater.reference.client.access import client_context
@@ -13,6 +13,17 @@ STOP_NODE: Final = "stop_node"
 PAUSE_NODE: Final = "pause_node"
 PROMPT: Final = "prompt"
 """Capability of in-memory implementations: a state that is not reached within seconds is never reached."""
+
+
+REPEATABLE: Final = "repeatable"
+"""Capability of a `RepeatableTarget`: a run of a case depends on nothing but the case and the code of the target."""
+
+
+class CaseEnd(NamedTuple):
+    """The end of a case on a repeatable target: a hash of all events, and what broke in the target or empty."""
+
+    fingerprint: str
+    broken: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +91,11 @@ class Target(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class RepeatableTarget(Target, Protocol):
+    """A target that begins each case in a state that depends on nothing but the name of the case."""
+
+    def begin_case(self, case: str) -> None: ...
+
+    def end_case(self) -> CaseEnd: ...

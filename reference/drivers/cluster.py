@@ -68,7 +68,7 @@ def cluster_id_of(folder: Path) -> str:
             return found
 
 
-def _settings_of(broker_id: int, settings: dict[str, object]) -> dict[str, object]:
+def settings_of(broker_id: int, settings: dict[str, object]) -> dict[str, object]:
     """Return the settings of one broker: the common ones, overridden by those written `ID.KEY`."""
     prefix = f"{broker_id}."
     common = {key: value for key, value in settings.items() if not key[:1].isdigit()}
@@ -133,7 +133,7 @@ class Cluster:
                 "port": port,
                 "metadata_store": f"127.0.0.1:{store_port}",
                 "log_dir": str(self.folder / f"broker-{broker_id}"),
-                **_settings_of(broker_id, settings),
+                **settings_of(broker_id, settings),
             }
             for key in ("metrics_port", "advertised_port"):
                 first = broker.get(key)

@@ -3,6 +3,7 @@
 import secrets
 import ssl
 import time
+from collections.abc import Callable
 from typing import Final
 
 from highwater.reference.client.access import client_context, fresh_nonce, load_certificates
@@ -18,13 +19,17 @@ SALT_BYTES: Final = 16
 class Security:
     """The security of one broker, for its clients and for other brokers.
 
-    Raises UsageError for certificates that cannot be read.
+    `clock` and `nonce` serve the logins, `salt` the stored passwords of SCRAM; a simulation passes its own. Raises
+    UsageError for certificates that cannot be read.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
+    def __init__(
+        self, config: BrokerConfig, *, clock: Callable[[], Instant] | None = None,
+        nonce: Callable[[], str] = fresh_nonce, salt: bytes = b"",
+    ) -> None:  # fmt: skip
+        self._config, self._clock, self._nonce = config, clock or now, nonce
         self._requires_login = config.security_protocol.startswith("SASL")
-        self._credentials = Credentials(config.sasl_users, secrets.token_bytes(SALT_BYTES))
+        self._credentials = Credentials(config.sasl_users, salt or secrets.token_bytes(SALT_BYTES))
         tls = config.security_protocol.endswith("SSL")
         self.server_context = _server_context(config) if tls else None
         self.client_context = (
@@ -37,7 +42,11 @@ class Security:
             return None
         config = self._config
         return Authenticator(
-            config.sasl_enabled_mechanisms, self._credentials, fresh_nonce, config.connections_max_reauth_ms, now
+            config.sasl_enabled_mechanisms,
+            self._credentials,
+            self._nonce,
+            config.connections_max_reauth_ms,
+            self._clock,
         )
 
     def login(self) -> Login | None:
@@ -46,7 +55,7 @@ class Security:
             return None
         config, user = self._config, self._config.sasl_inter_broker_user
         account = Account(config.sasl_mechanism_inter_broker_protocol, user, config.sasl_users[user])
-        return Login(account, fresh_nonce(), f"broker-{config.broker_id}")
+        return Login(account, self._nonce(), f"broker-{config.broker_id}")
 
 
 def now() -> Instant:

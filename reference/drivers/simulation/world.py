@@ -76,12 +76,17 @@ class Host:
 class World:
     """One simulation. `spread_ms` is the range of message delays; a lost message (`loss_per_mille`) disconnects.
 
+    `wall_clock_start_ms` is the time of the wall clocks, since 1970, when the world begins.
+
     `fingerprint` is a hash of time, host and number of effects of every event; it is equal for runs of the same seed.
     """
 
-    def __init__(self, seed: int, *, spread_ms: int = 4, loss_per_mille: int = 0, reorder: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, spread_ms: int = 4, loss_per_mille: int = 0, reorder: bool = False,
+        wall_clock_start_ms: int = WALL_CLOCK_START_MS,
+    ) -> None:  # fmt: skip
         self.chance = Chance(seed)
-        self.now_ms = 0
+        self.now_ms, self.wall_clock_start_ms = 0, wall_clock_start_ms
         self.events = 0
         self.fingerprint = 0
         self.hosts: dict[str, Host] = {}
@@ -179,6 +184,15 @@ class World:
         self._sequence += 1
         heapq.heappush(self._heap, (due_ms, self._sequence, action, arguments))
 
+    def step(self, end_ms: int) -> bool:
+        """Run the next event that is due by `end_ms`; without one the time is then `end_ms`, and False is returned."""
+        if not self._heap or self._heap[0][0] > end_ms:
+            self.now_ms = max(self.now_ms, end_ms)
+            return False
+        self.now_ms, _, action, arguments = heapq.heappop(self._heap)
+        action(*arguments)
+        return True
+
     def run_until(self, end_ms: int) -> None:
         heap, pop = self._heap, heapq.heappop
         while heap and heap[0][0] <= end_ms:
@@ -189,9 +203,9 @@ class World:
     def instant(self, host: Host) -> Instant:
         """Return both clocks of a host; the instant is cached, because most hosts have no wall clock offset."""
         if host.wall_offset_ms:
-            return Instant(self.now_ms, WALL_CLOCK_START_MS + self.now_ms + host.wall_offset_ms)
+            return Instant(self.now_ms, self.wall_clock_start_ms + self.now_ms + host.wall_offset_ms)
         if self._instant.monotonic_ms != self.now_ms:
-            self._instant = Instant(self.now_ms, WALL_CLOCK_START_MS + self.now_ms)
+            self._instant = Instant(self.now_ms, self.wall_clock_start_ms + self.now_ms)
         return self._instant
 
     # -- effects ---------------------------------------------------------------------------------
