@@ -428,6 +428,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         )
     except TargetGone as gone:
         result, item.session.shouldstop = gone.result, str(gone)
+    result = msgspec.structs.replace(result, fingerprint=item.stash.get(FINGERPRINT, ""))
     for report in reports:
         if report.when == "teardown":
             report.user_properties.append((PROPERTY, msgspec.to_builtins(result)))

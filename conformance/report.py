@@ -15,6 +15,7 @@ from highwater.reference.wire.registry import APIS
 SCHEMA: Final = "Apache Kafka 4.3"
 """The release whose newest versions the wire tables describe; a test compares both."""
 SHOWN_DIGITS: Final = 8
+FINGERPRINT_DIGITS: Final = 16
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +75,12 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return f"{self.target} {self.version}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a digest of the fingerprints of all cases; empty if the target does not repeat runs exactly."""
+        lines = [f"{result.case} {result.fingerprint}" for result in self.cases if result.fingerprint]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:FINGERPRINT_DIGITS] if lines else ""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -110,9 +110,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def environment() -> dict[str, str]:
     """Return the variables of a pytest that loads no plugin but those that its command line names.
 
-    What else is installed must not change the suite; Hypothesis alone takes a second and a half to import.
+    What else is installed must not change the suite; Hypothesis alone takes a second and a half to import. Sets of
+    strings have the same order in every run, so that a repeatable target gets the same requests.
     """
-    return {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONHASHSEED": "0"}
 
 
 def run_suite(

@@ -68,6 +68,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """The last events, unless the verdict is `pass`."""
     replies: list[Reply] = []
     """The values of all replies, if they were asked for and the verdict is `pass`."""
+    fingerprint: str = ""
+    """A hash of all events of the run, on a target that repeats them exactly."""
 
     def full_message(self) -> str:
         """Return the message, for a failure with the sentence and source of the clause."""

@@ -72,6 +72,8 @@ def _lines(report: Report, target: TargetReport, *, strict: bool, verbose: bool)
     yield from _not_decided(target)
     if target.left_out:
         yield left_out_text(target)
+    if target.fingerprint:
+        yield f"fingerprint {target.fingerprint}: another run of these cases with an equal one had the same events"
     yield f"{target.target}: {tally(target)}" + (f" ({seconds_text(target)})" if target.seconds else "")
 
 
