@@ -23,6 +23,8 @@ $(VENV)/.ready: requirements.lock requirements-uv.lock pyproject.toml setup.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@# The project's former name, which is that of an unrelated distribution in the index.
+	$(BIN)/uv pip uninstall --quiet --python $(BIN)/python highwater
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 

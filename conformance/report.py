@@ -2,7 +2,6 @@
 
 import hashlib
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import msgspec
 from highwater.conformance.verdicts import CaseResult, Expectation
 from highwater.errors import UsageError
 from highwater.reference.wire.registry import APIS
+from highwater_kafka import installed_version
 
 SCHEMA: Final = "Apache Kafka 4.3"
 """The release whose newest versions the wire tables describe; a test compares both."""
@@ -32,18 +32,11 @@ def stamp_now(options: msgspec.Struct) -> Stamp:
         msgspec.json.decode(msgspec.json.encode(values, enc_hook=str)) for values in (options, type(options)())
     )
     return Stamp(
-        suite=suite_version(),
+        suite=f"highwater {installed_version()}",
         schema=f"{SCHEMA}, {len(APIS)} APIs, {schema_digest()}",
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         options={name: value for name, value in used.items() if value != defaults[name]},
     )
-
-
-def suite_version() -> str:
-    try:
-        return f"highwater {version('highwater')}"
-    except PackageNotFoundError:
-        return "highwater, not installed"
 
 
 def schema_digest() -> str:

@@ -6,11 +6,13 @@ and so on. What they share is here: errors and exit codes, the command line, pro
 
 from typing import Any
 
+from highwater_kafka import DISTRIBUTION as DISTRIBUTION
+
 
 def __getattr__(name: str) -> Any:
     """Return `__version__` on first use: reading package metadata costs more than the rest of this module."""
     if name == "__version__":
-        from importlib.metadata import version
+        from highwater_kafka import installed_version
 
-        return version("highwater")
+        return installed_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from highwater.errors import ExitCode, UsageError
 from highwater.names import unknown_name
 from highwater.signals import interruptible
+from highwater_kafka import install_hint, installed_version
+from highwater_kafka.collision import collision_line
 
 if TYPE_CHECKING:
     import typer
@@ -152,6 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     SIGTERM ends it like Ctrl-C, so that each command undoes what it did and reports what it has.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    found = collision_line()
+    if found:
+        print(found, file=sys.stderr)
     name = given[0] if given else "--help"
     with interruptible(), failure_in_one_line(name):
         code = _run(name, given)
@@ -242,9 +247,7 @@ def _run(name: str, given: list[str]) -> int:
         print(help_text())
         return ExitCode.HELD if given else ExitCode.USAGE
     if name == "--version":
-        import highwater
-
-        print(f"highwater {highwater.__version__}")
+        print(f"highwater {installed_version()}")
         return ExitCode.HELD
     if name not in BY_NAME:
         raise unknown_name("command", name, BY_NAME, "highwater --help")
@@ -278,7 +281,7 @@ def _missing(command: str, error: ModuleNotFoundError) -> str:
     if extra is None:
         raise error
     extra = EXTRA_OF_COMMAND.get(command, extra)
-    return f"highwater {command} needs {error.name}, which is not installed; pip install 'highwater[{extra}]'"
+    return f"highwater {command} needs {error.name}, which is not installed; {install_hint(extra)}"
 
 
 def _end_with_traceback() -> NoReturn:

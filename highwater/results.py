@@ -5,13 +5,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from highwater.errors import UsageError
+from highwater_kafka import installed_version
 
 RESULTS = Path("results")
 
@@ -43,7 +43,7 @@ def new_folder(what: str, *, root: Path = RESULTS, target: str = "", seed: int |
         command=["highwater", *sys.argv[1:]],
         target=target,
         seed=seed,
-        highwater=metadata.version("highwater"),
+        highwater=installed_version(),
         python=platform.python_version(),
     )
     try:

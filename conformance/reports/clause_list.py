@@ -1,7 +1,6 @@
 """The clauses as one page: what a Kafka-compatible broker must do, with sources, and the releases that keep each."""
 
 from collections.abc import Iterable, Iterator
-from importlib import metadata
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from highwater.conformance.calibrate import read_calibration
 from highwater.conformance.patterns import natural_key
 from highwater.conformance.reports.sources import link_source
 from highwater.spec.clauses import Clause
+from highwater_kafka import installed_version
 
 TITLES: Final = {
     "FRM": "Framing",
@@ -47,7 +47,7 @@ def clause_page(chosen: Iterable[Clause], checked: int) -> str:
         loader=PackageLoader("highwater.conformance"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     return environment.get_template("clauses.html.j2").render(
-        suite=f"highwater {metadata.version('highwater')}",
+        suite=f"highwater {installed_version()}",
         count=len(clauses),
         checked=checked,
         releases=sorted(calibration.runs, key=natural_key),

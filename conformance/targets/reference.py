@@ -7,7 +7,6 @@ import select
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from highwater.errors import UsageError
 from highwater.processes import python_command
 from highwater.reference.client.transport import TCP, Transport
 from highwater.temporary import temporary_in_memory
+from highwater_kafka import installed_version
 
 READY_TIMEOUT_S = 40.0
 COMMAND_TIMEOUT_S = 20.0
@@ -184,7 +184,7 @@ class ReferenceTarget(ReferenceCluster):
             brokers, guards_off=guards_off, truncation=truncation, settings=settings, node_program=node_program,
             in_memory=True,
         )  # fmt: skip
-        self.name, self.version = "reference", metadata.version("highwater")
+        self.name, self.version = "reference", installed_version()
 
     @property
     def sasl(self) -> SaslListener:

@@ -8,6 +8,8 @@ from typing import Any, Final
 import msgspec
 import typer
 
+from highwater_kafka import install_hint
+
 SHRUNK: Final = 3
 NAMED: Final = 8
 """Seeds that are named in the line about a kind of violation."""
@@ -118,7 +120,7 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
         for line in summary["pairs"]:
             typer.echo(fill(line, WIDTH, subsequent_indent=" " * 6))
     count = summary["audited"]
-    audited = "not audited (pip install 'highwater[audit]')" if count is None else f"{count:,} operations audited"
+    audited = f"not audited ({install_hint('audit')})" if count is None else f"{count:,} operations audited"
     speed = f"{summary['events_per_second']:,} events/s, " if "events_per_second" in summary else ""
     typer.echo(
         f"{summary['seeds']} seeds, {summary['events']:,} events, {summary['simulated_seconds']:,} simulated seconds, "

@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from highwater.reference.wire.errors import WireError
 from highwater.reference.wire.printer import describe, hexdump
 from highwater.reference.wire.registry import APIS
 from highwater.results import write_json
+from highwater_kafka import installed_version
 
 FILE: Final = "finding.json"
 UNEXAMINED: Final = "unexamined"
@@ -108,7 +108,7 @@ def steps_of(cases: list[Case]) -> list[Step]:
 
 def environment(version: str) -> dict[str, str]:
     return {
-        "target version": version, "highwater": metadata.version("highwater"), "python": platform.python_version(),
+        "target version": version, "highwater": installed_version(), "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
     }  # fmt: skip
 

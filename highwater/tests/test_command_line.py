@@ -11,6 +11,7 @@ import pytest
 import highwater
 from highwater.command_line import BY_NAME, EXTRA_OF_PACKAGE, application, failure_in_one_line, help_text
 from highwater.errors import ExitCode, UsageError
+from highwater_kafka import install_hint
 
 DEFECT = "highwater: this is a defect of Highwater; please report it with the lines above"
 WITHOUT = """
@@ -76,7 +77,7 @@ def test_a_missing_extra_is_reported_in_one_line(arguments: tuple[str, ...], pac
     ended = run(*arguments, without=(package,))
     assert ended.returncode == 2
     assert ended.stderr.splitlines() == [
-        f"highwater: highwater {arguments[0]} needs {package}, which is not installed; pip install 'highwater[{extra}]'"
+        f"highwater: highwater {arguments[0]} needs {package}, which is not installed; {install_hint(extra)}"
     ]
 
 

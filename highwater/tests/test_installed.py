@@ -11,12 +11,15 @@ import venv
 from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree
+from zipfile import ZipFile
 
 import msgspec
 import pytest
 
 from highwater.conformance.report import Report
 from highwater.processes import Processes, python_command
+from highwater.tests.test_distribution import BESIDE, INSTEAD
+from highwater_kafka import OTHER
 
 ROOT = Path(__file__).parents[2]
 PACKED = (
@@ -26,6 +29,7 @@ PACKED = (
     "fuzz",
     "reports",
     "highwater",
+    "highwater_kafka",
     "examples",
     "setup.py",
     "pyproject.toml",
@@ -34,6 +38,7 @@ PACKED = (
 PAGE = ROOT / "docs" / "conformance" / "adding-a-case.md"
 TRIED = "MD-99"
 TIMEOUT_S = 240
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 MODULE_PATH = ("PYTHONPATH", "PYTHONSAFEPATH")
 
 
@@ -55,15 +60,19 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tree / name)
     add_as_written(tree)
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-    built = run(*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", root, tree, cwd=root)
+    built = run(*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", root, tree, cwd=root)
     assert built.returncode == 0, built.stderr
     venv.create(home, with_pip=False)
-    put = run(*pip, "--python", home / "bin" / "python", "install", "--no-deps", *root.glob("*.whl"), cwd=root)
-    assert put.returncode == 0, put.stderr
+    pip_in(home, "install", "--no-deps", *root.glob("*.whl"))
     place = next(home.glob("lib/python*/site-packages"))
     (place / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return home / "bin"
+
+
+def pip_in(home: Path, *arguments: object) -> None:
+    """Run pip, which is not in the virtual environment itself, for that environment."""
+    ended = run(*PIP, "--python", home / "bin" / "python", *arguments, cwd=home)
+    assert ended.returncode == 0, ended.stderr
 
 
 def add_as_written(tree: Path) -> None:
@@ -207,3 +216,37 @@ def test_the_wheel_has_the_files_named_in_its_help_and_no_tests(installed: Path)
         top, _, rest = name.partition("/")
         if top in COLLIDING and "tests" not in Path(name).parts:
             assert (package / top / rest).is_file(), name
+
+
+def other_wheel(folder: Path) -> Path:
+    """Write a wheel like that of the unrelated distribution `highwater`, without downloading its code."""
+    path, information = folder / f"{OTHER}-0.0.1-py3-none-any.whl", f"{OTHER}-0.0.1.dist-info"
+    files = {
+        "highwater/__init__.py": '"""The package of another project."""\n',
+        f"{information}/METADATA": "Metadata-Version: 2.1\nName: highwater\nVersion: 0.0.1\n",
+        f"{information}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with ZipFile(path, "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+        wheel.writestr(f"{information}/RECORD", "".join(f"{name},,\n" for name in [*files, f"{information}/RECORD"]))
+    return path
+
+
+@pytest.mark.long
+def test_the_other_distribution_is_reported_until_its_removal_is_complete(installed: Path, tmp_path: Path) -> None:
+    """Installers overwrite our `__init__.py`, and an uninstallation removes it; the commands work nevertheless."""
+    (ours,), home = installed.parents[1].glob("*.whl"), tmp_path / "venv"
+    venv.create(home, with_pip=False)
+    place = next(home.glob("lib/python*/site-packages"))
+    expected = {
+        ("install", "--no-deps", ours): "",
+        ("install", "--no-deps", "--no-index", other_wheel(tmp_path)): BESIDE.format(place=place) + "\n",
+        ("uninstall", "--yes", OTHER): INSTEAD.format(place=place / "highwater") + "\n",
+        ("install", "--no-deps", "--force-reinstall", ours): "",
+    }
+    for arguments, printed in expected.items():
+        pip_in(home, *arguments)
+        ended = run(home / "bin" / "highwater", "--version", cwd=tmp_path)
+        assert (ended.returncode, ended.stderr) == (0, printed), arguments
+        assert re.fullmatch(r"highwater \d+\.\d+\.\d+\n", ended.stdout)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from highwater.errors import UsageError
 from highwater.temporary import make_folder
+from highwater_kafka import install_hint
 
 MASTER: Final = "local[2,4]"
 """Two tasks at a time; the job fails when a task has failed four times."""
@@ -43,7 +44,7 @@ def spark_session(
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise UsageError("pyspark is not installed", hint="pip install 'highwater[spark]'") from error
+        raise UsageError("pyspark is not installed", hint=install_hint("spark")) from error
     ours = SparkContext._active_spark_context is None and not is_submitted()
     builder = _own_builder(master, name) if ours else SparkSession.builder
     for logger in LOGGERS if ours else ():

@@ -132,7 +132,7 @@ def test_spark_submit_ships_highwater_to_a_cluster(tmp_path: Path) -> None:
         str(tree),
     ]
     subprocess.run(build, check=True)
-    (wheel,) = tmp_path.glob("highwater-*.whl")
+    (wheel,) = tmp_path.glob("highwater_kafka-*.whl")
     shipped = wheel.rename(tmp_path / "highwater.zip")
     job, dataset = tmp_path / "audit_job.py", tmp_path / "dataset"
     job.write_text(PROBE + JOB)
