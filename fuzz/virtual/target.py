@@ -13,7 +13,6 @@ share the cases, and equal fingerprints of two runs mean that they were the same
 Deliberately absent: TLS, and limits of a real machine (sockets, buffers, memory).
 """
 
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -31,6 +30,7 @@ from highwater.reference.drivers.simulation.clients import LOOPBACK, Port, Simul
 from highwater.reference.drivers.simulation.world import World
 from highwater.reference.effects import STORE, broker_peer
 from highwater.reference.store.metadata_store import MetadataStore
+from highwater_kafka import installed_version
 
 FIRST_PORT: Final = 9092
 LOGIN_PORT: Final = 9192
@@ -140,7 +140,7 @@ class SimulatorTarget:
     settings = ReferenceTarget.settings
 
     def __init__(self, brokers: int = 1, *, guards_off: tuple[str, ...] = ()) -> None:
-        self.version = metadata.version("highwater")
+        self.version = installed_version()
         self._brokers, self._guards_off = brokers, guards_off
         self.addresses = {number: f"{LOOPBACK}:{FIRST_PORT - 1 + number}" for number in range(1, brokers + 1)}
         self.begin_case("")
