@@ -137,20 +137,47 @@ class Settings:
         return self.replication_factor or self.brokers
 
 
-class SimulatedCluster:
-    """One metadata store and `Settings.brokers` brokers in a world of virtual time.
+class ClusterState:
+    """Reads the nodes of a world directly, without messages. `pace` multiplies all time-outs (`Settings.pace`)."""
 
-    The methods below `reading the state` read the nodes directly, without messages.
-    """
+    def __init__(self, world: World, broker_ids: list[int], pace: int = 1) -> None:
+        self.world, self.broker_ids, self.pace = world, broker_ids, pace
+
+    def store(self) -> MetadataStore:
+        """Return the metadata store; raises AssertionError while it is down."""
+        node = self.world.hosts[STORE].node
+        assert isinstance(node, MetadataStore), "the store is down"
+        return node
+
+    def store_if_up(self) -> MetadataStore | None:
+        """Return the metadata store, None while it is down."""
+        return self.store() if self.world.is_up(STORE) else None
+
+    def broker(self, broker_id: int) -> Broker | None:
+        """Return the broker, None while it is down."""
+        node = self.world.hosts[broker_peer(broker_id)].node
+        return node if isinstance(node, Broker) else None
+
+    def stored(self, partition: int, topic: str = TOPIC) -> PartitionState | None:
+        """Return the partition state in the metadata store, None if there is none."""
+        return self.store().peek(state_path(topic, partition), PartitionState.from_bytes)
+
+    def controller(self) -> int:
+        """Return the id of the broker that the metadata store has as controller, or -1."""
+        return self.store().peek(CONTROLLER, lambda data, version: int(from_json(data)["brokerid"])) or -1
+
+
+class SimulatedCluster(ClusterState):
+    """One metadata store and `Settings.brokers` brokers in a world of virtual time."""
 
     def __init__(self, seed: int, settings: Settings, *, tracing: bool = False) -> None:
         self.settings, self.tracing = settings, tracing
-        self.world = World(
+        world = World(
             seed, spread_ms=settings.spread_ms, loss_per_mille=settings.loss_per_mille, reorder=settings.reorder
         )
+        super().__init__(world, list(range(1, settings.brokers + 1)), settings.pace)
         if settings.wire:
             self.world.network.through_the_wire = through_the_wire
-        self.broker_ids = list(range(1, settings.brokers + 1))
         quick = {name: value * settings.pace if name.endswith("_ms") else value for name, value in QUICK.items()}
 
         def make_store(disk: SimulatedDisk) -> Node:
@@ -207,21 +234,6 @@ class SimulatedCluster:
 
     # -- reading the state -------------------------------------------------------------------------
 
-    def store(self) -> MetadataStore:
-        """Return the metadata store; raises AssertionError while it is down."""
-        node = self.world.hosts[STORE].node
-        assert isinstance(node, MetadataStore), "the store is down"
-        return node
-
-    def store_if_up(self) -> MetadataStore | None:
-        """Return the metadata store, None while it is down."""
-        return self.store() if self.world.is_up(STORE) else None
-
-    def broker(self, broker_id: int) -> Broker | None:
-        """Return the broker, None while it is down."""
-        node = self.world.hosts[broker_peer(broker_id)].node
-        return node if isinstance(node, Broker) else None
-
     def is_restart_handled(self, broker_id: int) -> bool:
         """Return whether the broker runs and the controller has handled its unclean restart, if any (KIP-966)."""
         broker = self.broker(broker_id)
@@ -232,18 +244,10 @@ class SimulatedCluster:
         broker = self.broker(broker_id) if broker_id > 0 else None
         return broker.replicas.partitions.get((TOPIC, partition)) if broker else None
 
-    def stored(self, partition: int, topic: str = TOPIC) -> PartitionState | None:
-        """Return the partition state in the metadata store, None if there is none."""
-        return self.store().peek(state_path(topic, partition), PartitionState.from_bytes)
-
     def assigned(self, partition: int) -> tuple[int, ...]:
         """Return the replicas that the metadata store assigns, () if the topic does not exist."""
         topic = self.store().peek(f"{TOPICS}/{TOPIC}", lambda data, version: parse_topic(data))
         return topic.assignment[partition] if topic else ()
-
-    def controller(self) -> int:
-        """Return the id of the broker that the metadata store has as controller, or -1."""
-        return self.store().peek(CONTROLLER, lambda data, version: int(from_json(data)["brokerid"])) or -1
 
     def coordinator_of(self, group: str) -> int:
         """Return the running broker that acts as coordinator of the group in the highest leader epoch, or -1."""

@@ -21,6 +21,9 @@ from highwater.conformance.broker import NOW_MS
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.targets.base import PAUSE_NODE, REPEATABLE, STOP_NODE, CaseEnd, SaslListener
 from highwater.conformance.targets.reference import LOGIN_SETTINGS, ReferenceTarget, login_listener, placement
+from highwater.fuzz.simulator.cluster import ClusterState
+from highwater.fuzz.simulator.invariants.violations import ViolationError
+from highwater.fuzz.virtual.invariants import CaseInvariants
 from highwater.reference.broker import Broker
 from highwater.reference.configuration.broker import BrokerConfig, StoreConfig
 from highwater.reference.configuration.properties import broker_config
@@ -43,11 +46,13 @@ LIMIT_MS: Final = 3_600_000
 """Of virtual time for one case: longer than any wait of a case, so that one that never ends is reported."""
 
 
-class CaseWorld:
+class CaseWorld(ClusterState):
     """The world of one case, its brokers and the ports at which clients reach them."""
 
     def __init__(self, brokers: int, seed: int, guards_off: tuple[str, ...]) -> None:
-        self.world = World(seed, spread_ms=0, wall_clock_start_ms=YEARS_LATER_MS)
+        world = World(seed, spread_ms=0, wall_clock_start_ms=YEARS_LATER_MS)
+        super().__init__(world, list(range(1, brokers + 1)))
+        self.invariants = CaseInvariants(self)
         self.configs = {broker_id: _config(broker_id, brokers, guards_off) for broker_id in range(1, brokers + 1)}
         self.world.add(STORE, lambda disk: MetadataStore(StoreConfig(), disk, tracing=False))
         for broker_id, config in self.configs.items():
@@ -84,6 +89,8 @@ class CaseWorld:
         if not self.broken:
             try:
                 return self.world.step(end_ms)
+            except ViolationError as error:
+                self.broken = str(error.violation)
             except Exception as error:  # no request may make a node raise
                 self.broken = f"a node raised {type(error).__name__}: {error}"
         raise TargetFailure(self.broken)

@@ -179,6 +179,10 @@ class MetadataStore:
         node = self._tree.get(path)
         return parse(node.data, node.stat.version) if node else None
 
+    def names(self, path: str) -> list[str]:
+        """Return the names of the children of a node, sorted; for checks in simulations."""
+        return sorted(self._tree[path].children) if path in self._tree else []
+
     # -- log -------------------------------------------------------------------------------------
 
     def _process_queue(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from highwater.fuzz.simulator.cluster import SimulatedCluster
+from highwater.fuzz.simulator.cluster import ClusterState
 from highwater.fuzz.simulator.invariants.violations import CONTROLLER_ENTITY, About, SituationCounts, Violated
 from highwater.reference.controller.cluster import BROKERS, CONTROLLER, CONTROLLER_EPOCH
 from highwater.reference.replication.states import PartitionState, state_path
@@ -26,7 +26,7 @@ class StoredState:
     """
 
     def __init__(
-        self, cluster: SimulatedCluster, keys: Iterable[Key], situations: SituationCounts, violated: Violated,
+        self, cluster: ClusterState, keys: Iterable[Key], situations: SituationCounts, violated: Violated,
         on_change: Callable[[Key, PartitionState | None], None],
     ) -> None:  # fmt: skip
         self._cluster, self._world, self._situations, self._violated, self._on_change = (
@@ -45,11 +45,23 @@ class StoredState:
         self._since_ms = 0  # when the current controller was elected
         self._unregistered: dict[int, int] = {}  # broker without a session -> when it was first missing (ms)
 
+    def watch(self, key: Key) -> None:
+        """Check the states of another partition, too."""
+        self._paths.setdefault(key, state_path(*key))
+
+    def forget(self, key: Key) -> None:
+        """Stop to check a partition: its topic is deleted, and a later one of its name begins again."""
+        self._paths.pop(key, None)
+        self._raw.pop(state_path(*key), None)
+        self.states.pop(key, None)
+        for known in [known for known in self._leaders if known[0] == key]:
+            del self._leaders[known]
+
     def after_event(self) -> None:
         """Check the store after one of its events."""
         store = self._cluster.store()
         self._check_controller()
-        for key, path in self._paths.items():
+        for key, path in list(self._paths.items()):  # a change may end the checks of a partition
             raw = store.peek(path, lambda data, version: (data, version))
             if raw != self._raw.get(path):
                 self._raw[path] = raw
@@ -123,7 +135,7 @@ class StoredState:
                 self._unregistered.pop(broker_id, None)
                 continue
             since_ms = max(self._unregistered.setdefault(broker_id, now_ms), self._since_ms)
-            if self._claim is None or now_ms - since_ms < FENCED_TOO_LONG_MS * self._cluster.settings.pace:
+            if self._claim is None or now_ms - since_ms < FENCED_TOO_LONG_MS * self._cluster.pace:
                 continue
             for (topic, number), state in self.states.items():
                 if state.leader >= 0 and state.leader != broker_id and broker_id in state.isr:

@@ -49,7 +49,7 @@ class ReplicatedPartition:
         self.contents = contents
         self.enough = min(min_insync_replicas, brokers)
         self._unclean, self._unreadable = doubtful
-        self._situations, self._violated, self._compacted = situations, violated, compacted
+        self._situations, self._violated, self.compacted = situations, violated, compacted
         self.replicas: dict[int, Replica] = {}
         self._unread: set[int] = set()  # brokers that were forgotten and not checked since
         self.state: PartitionState | None = None
@@ -128,13 +128,13 @@ class ReplicatedPartition:
             self._situations["records truncated"] += last.log_end_offset - end
             while batches and batches[-1][1] >= end:
                 batches.pop()
-            last.matched = 0 if self._compacted else min(last.matched, len(batches))
+            last.matched = 0 if self.compacted else min(last.matched, len(batches))
             last.passed = last.matched
         start = batches[-1][1] + 1 if batches else 0
         if start >= end:
             return
         for header in replica.log.headers(start):
-            crc = 0 if self._compacted else header.crc
+            crc = 0 if self.compacted else header.crc
             batch = (header.base_offset, header.last_offset, header.partition_leader_epoch, crc)
             if batches and batch[2] < batches[-1][2]:
                 self._broken(
@@ -205,11 +205,16 @@ class ReplicatedPartition:
     def _match(self, last: Replica, invariant: str) -> None:
         """Check that the replica has the committed batches below its high watermark."""
         batches, committed = last.batches, self.committed
+        start = last.state[0].log.log_start_offset if last.state is not None else 0
+        while last.passed < len(committed) and committed[last.passed][1] < start:  # deleted by retention or a client
+            last.passed += 1
+        while last.matched < len(batches) and batches[last.matched][1] < start:
+            last.matched += 1
         while last.matched < len(batches) and last.passed < len(committed):
             found, expected = batches[last.matched], committed[last.passed]
             if found[1] >= last.high_watermark:
                 break
-            if found != expected and not (self._compacted and self._cleaned(last, found, expected)):
+            if found != expected and not (self.compacted and self._cleaned(last, found, expected)):
                 self._broken(
                     invariant,
                     f"offset {found[0]} has epoch {found[2]}; committed is {expected[0]} of epoch {expected[2]}",

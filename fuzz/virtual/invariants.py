@@ -1,0 +1,125 @@
+"""Invariants of the simulator in the world of a case: of the controller, and of each partition that a case creates.
+
+A partition is watched from its first state in the metadata store until its topic is deleted or an unclean leader is
+elected, which may lose committed records. The name of a deleted topic is not watched again: replicas of the old topic
+may be left on brokers for a while.
+"""
+
+from typing import Final
+
+from highwater.fuzz.simulator.cluster import ClusterState
+from highwater.fuzz.simulator.invariants.metadata import Key, StoredState, name_of
+from highwater.fuzz.simulator.invariants.replication import ReplicatedPartition
+from highwater.fuzz.simulator.invariants.violations import (
+    CONTROLLER_ENTITY,
+    NOTHING,
+    About,
+    SituationCounts,
+    Violation,
+    ViolationError,
+)
+from highwater.reference.broker import Broker
+from highwater.reference.controller.cluster import TOPICS, parse_topic
+from highwater.reference.drivers.simulation.world import Host
+from highwater.reference.effects import STORE
+from highwater.reference.replication.partition import Partition
+from highwater.reference.replication.states import PartitionState
+
+NOBODY: Final[tuple[set[int], set[int]]] = (set(), set())
+"""The brokers that lost their unflushed tail, and those whose disks are corrupted: a case has no such fault."""
+
+
+class CaseInvariants:
+    """Checks the node of each event; raises ViolationError at the first violation."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster, self._world = cluster, cluster.world
+        self._situations = SituationCounts()
+        self._stored = StoredState(cluster, (), self._situations, self._violated, self._changed)
+        self._partitions: dict[Key, ReplicatedPartition] = {}
+        self._forgotten: set[Key] = set()
+        self._controller_epochs: dict[int, tuple[int, int]] = {}  # broker -> life, accepted controller epoch
+        self._node = ""
+        cluster.world.after_event = self.after_event
+
+    @property
+    def watched(self) -> int:
+        """Return how many partitions are or were watched."""
+        return len(self._partitions) + len(self._forgotten)
+
+    def after_event(self, host: Host) -> None:
+        """Check the node that handled the event."""
+        self._node, node = host.name, host.node
+        if isinstance(node, Broker):
+            self._check_controller_epoch(host, node)
+            for key, replica in node.replicas.partitions.items():
+                if (partition := self._partitions.get(key)) is not None:
+                    self._check_replica(host, node.config.broker_id, partition, replica)
+        elif host.name == STORE and node is not None:
+            self._watch_topics()
+            self._stored.after_event()
+
+    def _check_replica(self, host: Host, broker_id: int, partition: ReplicatedPartition, replica: Partition) -> None:
+        if "compact" in replica.log.config.cleanup_policy and not partition.compacted:
+            partition = self._begin_compaction((replica.topic, replica.partition), partition)
+        last = partition.replicas.get(broker_id)
+        state = (
+            replica, replica.log.log_end_offset, replica.high_watermark, replica.leader_epoch, replica.role,
+            replica.isr, replica.proposed_isr,
+        )  # fmt: skip
+        if last is None or last.life != host.life or last.state != state:
+            partition.update(host, broker_id, replica, state)
+
+    def _check_controller_epoch(self, host: Host, broker: Broker) -> None:
+        """BrokersGoForward: between restarts a broker accepts no controller epoch lower than the previous one."""
+        broker_id, epoch = broker.config.broker_id, broker.replicas.controller_epoch
+        life, previous = self._controller_epochs.get(broker_id, (0, -1))
+        if life == host.life and epoch < previous:
+            message = f"accepts controller epoch {epoch} after {previous}"
+            self._violated("BrokersGoForward", message, About(entity=CONTROLLER_ENTITY, node=host.name))
+        self._controller_epochs[broker_id] = host.life, epoch
+
+    # -- what is watched ---------------------------------------------------------------------------
+
+    def _watch_topics(self) -> None:
+        store = self._cluster.store()
+        topics = {
+            name: topic
+            for name in store.names(TOPICS)
+            if (topic := store.peek(f"{TOPICS}/{name}", lambda data, version: parse_topic(data))) is not None
+        }
+        for name, topic in topics.items():
+            for number, assigned in topic.assignment.items():
+                key = name, number
+                if key not in self._partitions and key not in self._forgotten:
+                    self._partitions[key] = self._new_partition(key, len(assigned), compacted=False)
+                    self._stored.watch(key)
+        for key in [key for key in self._partitions if key[0] not in topics]:
+            self._forget(key)
+
+    def _new_partition(self, key: Key, replicas: int, *, compacted: bool) -> ReplicatedPartition:
+        return ReplicatedPartition(
+            name_of(key), replicas, 1, NOBODY, self._situations, self._violated, compacted=compacted
+        )
+
+    def _begin_compaction(self, key: Key, before: ReplicatedPartition) -> ReplicatedPartition:
+        """Begin again with a partition whose topic is compacted from now on: batches are compared without content."""
+        partition = self._partitions[key] = self._new_partition(key, before.enough, compacted=True)
+        if before.state is not None:
+            partition.stored(before.state)
+        return partition
+
+    def _forget(self, key: Key) -> None:
+        del self._partitions[key]
+        self._stored.forget(key)
+        self._forgotten.add(key)
+
+    def _changed(self, key: Key, before: PartitionState | None) -> None:
+        state = self._stored.states[key]
+        if before is not None and state.leader >= 0 and state.leader not in (*before.isr, *before.elr):
+            self._forget(key)  # an unclean election
+        else:
+            self._partitions[key].stored(state)
+
+    def _violated(self, invariant: str, message: str, about: About = NOTHING) -> None:
+        raise ViolationError(Violation(invariant, self._world.now_ms, self._world.events, self._node, message, about))
