@@ -5,14 +5,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from highwater.conformance.broker import LATEST, AdvertisedVersions, Broker, Topic, expect, now_ms, only
 from highwater.conformance.connection import Access, WaitLimit, access_to
 from highwater.conformance.described import described_settings
 from highwater.conformance.exchange import ExchangeLog
 from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
-from highwater.conformance.targets.base import Target
+from highwater.conformance.targets.base import CLOCKS, LINKS, LOST_TAILS, FaultTarget, Target
 from highwater.conformance.targets.discovery import brokers_of
 from highwater.reference.wire.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest
 from highwater.reference.wire.messages.metadata import (
@@ -148,6 +148,32 @@ class Cluster:
     def resume(self, node: int) -> None:
         self.target.resume_node(node)
         self._paused_nodes.discard(node)
+
+    # -- faults of links, disks and clocks -----------------------------------------------------------
+
+    def _faults(self, capability: str) -> FaultTarget:
+        self.need(capability)
+        return cast("FaultTarget", self.target)
+
+    def cut_links(self, node: int, *others: int) -> None:
+        """Cut the links between a broker and these ones, by default all others."""
+        faults = self._faults(LINKS)
+        faults.cut_links(node, others or [each for each in self.target.addresses if each != node])
+
+    def slow_links(self, node: int, *others: int, delay_ms: int) -> None:
+        self._faults(LINKS).slow_links(node, others, delay_ms)
+
+    def restore_links(self) -> None:
+        self._faults(LINKS).restore_links()
+
+    def kill_losing_tail(self, node: int) -> None:
+        faults = self._faults(LOST_TAILS)
+        self._stopped_nodes.add(node)
+        faults.kill_losing_tail(node)
+
+    def move_clocks(self, seconds: int) -> None:
+        """Move the wall clocks of all brokers; that of the case, and all timers, stay as they are."""
+        self._faults(CLOCKS).move_clocks(seconds)
 
     def is_up(self, node: int) -> bool:
         return node not in self._stopped_nodes and node not in self._paused_nodes
@@ -346,6 +372,8 @@ class Cluster:
             self.clock.sleep(POLL_S)
 
     def close(self) -> None:
+        if LINKS in self.target.capabilities:
+            self.restore_links()
         for node in list(self._paused_nodes):
             self.resume(node)
         for node in list(self._stopped_nodes):

@@ -1,6 +1,6 @@
 """The interface of a target."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -15,6 +15,12 @@ PROMPT: Final = "prompt"
 """Capability of in-memory implementations: a state that is not reached within seconds is never reached."""
 
 
+LINKS: Final = "links"
+"""Capability of a `FaultTarget`: links between brokers can be cut and slowed down."""
+LOST_TAILS: Final = "lost_tails"
+"""Capability of a `FaultTarget`: a killed broker can lose what it had not flushed, as after a power failure."""
+CLOCKS: Final = "clocks"
+"""Capability of a `FaultTarget`: the wall clocks of all brokers can be moved forward."""
 REPEATABLE: Final = "repeatable"
 """Capability of a `RepeatableTarget`: a run of a case depends on nothing but the case and the code of the target."""
 
@@ -99,3 +105,27 @@ class RepeatableTarget(Target, Protocol):
     def begin_case(self, case: str) -> None: ...
 
     def end_case(self) -> CaseEnd: ...
+
+
+class FaultTarget(Target, Protocol):
+    """A target with faults that no operating system offers for a process; each method needs a capability."""
+
+    def slow_links(self, node: int, others: Sequence[int], delay_ms: int) -> None:
+        """Delay each message between a broker and these ones from now on (`LINKS`)."""
+        ...
+
+    def cut_links(self, node: int, others: Sequence[int]) -> None:
+        """Let no message pass between a broker and these ones from now on (`LINKS`)."""
+        ...
+
+    def restore_links(self) -> None:
+        """End all cuts and delays."""
+        ...
+
+    def kill_losing_tail(self, node: int) -> None:
+        """Kill a broker, which loses pages of its files that were not flushed, the later ones first (`LOST_TAILS`)."""
+        ...
+
+    def move_clocks(self, seconds: int) -> None:
+        """Move the wall clocks of all brokers forward (`CLOCKS`); their timers do not change."""
+        ...

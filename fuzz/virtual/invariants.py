@@ -5,8 +5,6 @@ elected, which may lose committed records. The name of a deleted topic is not wa
 may be left on brokers for a while.
 """
 
-from typing import Final
-
 from highwater.fuzz.simulator.cluster import ClusterState
 from highwater.fuzz.simulator.invariants.metadata import Key, StoredState, name_of
 from highwater.fuzz.simulator.invariants.replication import ReplicatedPartition
@@ -25,9 +23,6 @@ from highwater.reference.effects import STORE
 from highwater.reference.replication.partition import Partition
 from highwater.reference.replication.states import PartitionState
 
-NOBODY: Final[tuple[set[int], set[int]]] = (set(), set())
-"""The brokers that lost their unflushed tail, and those whose disks are corrupted: a case has no such fault."""
-
 
 class CaseInvariants:
     """Checks the node of each event; raises ViolationError at the first violation."""
@@ -40,6 +35,8 @@ class CaseInvariants:
         self._forgotten: set[Key] = set()
         self._controller_epochs: dict[int, tuple[int, int]] = {}  # broker -> life, accepted controller epoch
         self._node = ""
+        self.unclean: set[int] = set()
+        """The brokers that have lost an unflushed tail and not rejoined the ISR since."""
         cluster.world.after_event = self.after_event
 
     @property
@@ -99,7 +96,7 @@ class CaseInvariants:
 
     def _new_partition(self, key: Key, replicas: int, *, compacted: bool) -> ReplicatedPartition:
         return ReplicatedPartition(
-            name_of(key), replicas, 1, NOBODY, self._situations, self._violated, compacted=compacted
+            name_of(key), replicas, 1, (self.unclean, set()), self._situations, self._violated, compacted=compacted
         )
 
     def _begin_compaction(self, key: Key, before: ReplicatedPartition) -> ReplicatedPartition:
@@ -116,10 +113,17 @@ class CaseInvariants:
 
     def _changed(self, key: Key, before: PartitionState | None) -> None:
         state = self._stored.states[key]
+        if before is not None:
+            self.unclean -= {member for member in set(state.isr) - set(before.isr) if self._restart_is_handled(member)}
         if before is not None and state.leader >= 0 and state.leader not in (*before.isr, *before.elr):
             self._forget(key)  # an unclean election
         else:
             self._partitions[key].stored(state)
+
+    def _restart_is_handled(self, broker_id: int) -> bool:
+        """Return whether the controller has handled an unclean restart: until then it removes the broker again."""
+        broker = self._cluster.broker(broker_id)
+        return broker is not None and broker.replicas.started_clean
 
     def _violated(self, invariant: str, message: str, about: About = NOTHING) -> None:
         raise ViolationError(Violation(invariant, self._world.now_ms, self._world.events, self._node, message, about))

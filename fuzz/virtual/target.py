@@ -13,13 +13,23 @@ share the cases, and equal fingerprints of two runs mean that they were the same
 Deliberately absent: TLS, and limits of a real machine (sockets, buffers, memory).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from zlib import crc32
 
 from highwater.conformance.broker import NOW_MS
 from highwater.conformance.failures import TargetFailure
-from highwater.conformance.targets.base import PAUSE_NODE, REPEATABLE, STOP_NODE, CaseEnd, SaslListener
+from highwater.conformance.targets.base import (
+    CLOCKS,
+    LINKS,
+    LOST_TAILS,
+    PAUSE_NODE,
+    REPEATABLE,
+    STOP_NODE,
+    CaseEnd,
+    SaslListener,
+)  # fmt: skip
 from highwater.conformance.targets.reference import LOGIN_SETTINGS, ReferenceTarget, login_listener, placement
 from highwater.fuzz.simulator.cluster import ClusterState
 from highwater.fuzz.simulator.invariants.violations import ViolationError
@@ -30,6 +40,7 @@ from highwater.reference.configuration.properties import broker_config
 from highwater.reference.drivers.cluster import cluster_settings, settings_of
 from highwater.reference.drivers.security import Security
 from highwater.reference.drivers.simulation.clients import LOOPBACK, Port, SimulatedTransport
+from highwater.reference.drivers.simulation.disk import Lose
 from highwater.reference.drivers.simulation.world import World
 from highwater.reference.effects import STORE, broker_peer
 from highwater.reference.store.metadata_store import MetadataStore
@@ -60,6 +71,7 @@ class CaseWorld(ClusterState):
         self.transport = SimulatedTransport(self.world, self._ports())
         self.transport.step = self._step
         self.broken = ""
+        self._link_faults: list[tuple[str, str, dict[str, int]]] = []
         self.world.start(STORE)
         for broker_id in self.configs:
             self.start(broker_id)
@@ -123,9 +135,27 @@ class CaseWorld(ClusterState):
                 host.disk.flush_all()
         self.kill(node)
 
-    def kill(self, node: int | str) -> None:
+    def kill(self, node: int | str, lose: Lose = "nothing") -> None:
         if self.world.is_up(self.peer(node)):
-            self.world.crash(self.peer(node))
+            if lose != "nothing":
+                self.invariants.unclean.add(int(node))
+            self.world.crash(self.peer(node), lose=lose)
+
+    def begin_link_fault(self, node: int, others: Sequence[int], **amounts: int) -> None:
+        """Add a fault to both directions of the links between a broker and others."""
+        for other in others:
+            for source, target in ((node, other), (other, node)):
+                self.world.network.add_faults(broker_peer(source), broker_peer(target), **amounts)
+                self._link_faults.append((broker_peer(source), broker_peer(target), amounts))
+
+    def end_link_faults(self) -> None:
+        for source, target, amounts in self._link_faults:
+            self.world.network.add_faults(source, target, **{name: -amount for name, amount in amounts.items()})
+        self._link_faults.clear()
+
+    def move_clocks(self, by_ms: int) -> None:
+        for broker_id in self.broker_ids:
+            self.world.hosts[broker_peer(broker_id)].wall_offset_ms += by_ms
 
     @staticmethod
     def peer(node: int | str) -> str:
@@ -142,7 +172,7 @@ class SimulatorTarget:
     """N simulated brokers; a new world for each case."""
 
     name, era = "simulator", ReferenceTarget.era
-    capabilities = frozenset({STOP_NODE, PAUSE_NODE, REPEATABLE})
+    capabilities = frozenset({STOP_NODE, PAUSE_NODE, REPEATABLE, LINKS, LOST_TAILS, CLOCKS})
     command_config: Path | None = None
     settings = ReferenceTarget.settings
 
@@ -185,6 +215,21 @@ class SimulatorTarget:
 
     def resume_node(self, node: int | str) -> None:
         self._case.world.resume(self._case.peer(node))
+
+    def slow_links(self, node: int, others: Sequence[int], delay_ms: int) -> None:
+        self._case.begin_link_fault(node, others, delay_ms=delay_ms)
+
+    def cut_links(self, node: int, others: Sequence[int]) -> None:
+        self._case.begin_link_fault(node, others, cut=1)
+
+    def restore_links(self) -> None:
+        self._case.end_link_faults()
+
+    def kill_losing_tail(self, node: int) -> None:
+        self._case.kill(node, lose="torn")
+
+    def move_clocks(self, seconds: int) -> None:
+        self._case.move_clocks(seconds * 1000)
 
     def revive(self) -> bool:
         for node in self.addresses:
