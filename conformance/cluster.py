@@ -73,6 +73,7 @@ class Cluster:
         self._groups: list[str] = []
         self._stopped_nodes: set[int] = set()
         self._paused_nodes: set[int] = set()
+        self._links_are_faulty = False
 
     # -- brokers -------------------------------------------------------------------------------------
 
@@ -157,11 +158,12 @@ class Cluster:
 
     def cut_links(self, node: int, *others: int) -> None:
         """Cut the links between a broker and these ones, by default all others."""
-        faults = self._faults(LINKS)
+        faults, self._links_are_faulty = self._faults(LINKS), True
         faults.cut_links(node, others or [each for each in self.target.addresses if each != node])
 
     def slow_links(self, node: int, *others: int, delay_ms: int) -> None:
-        self._faults(LINKS).slow_links(node, others, delay_ms)
+        faults, self._links_are_faulty = self._faults(LINKS), True
+        faults.slow_links(node, others, delay_ms)
 
     def restore_links(self) -> None:
         self._faults(LINKS).restore_links()
@@ -372,7 +374,7 @@ class Cluster:
             self.clock.sleep(POLL_S)
 
     def close(self) -> None:
-        if LINKS in self.target.capabilities:
+        if self._links_are_faulty:
             self.restore_links()
         for node in list(self._paused_nodes):
             self.resume(node)

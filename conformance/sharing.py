@@ -1,7 +1,7 @@
 """Share one target among pytest workers: the process that launched it serves it over a Unix socket."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -69,6 +69,11 @@ CALLS: Final[Mapping[str, Callable[..., Any]]] = {
     "kill_node": lambda target, node: target.kill_node(node),
     "pause_node": lambda target, node: target.pause_node(node),
     "resume_node": lambda target, node: target.resume_node(node),
+    "slow_links": lambda target, node, others, delay_ms: target.slow_links(node, others, delay_ms),
+    "cut_links": lambda target, node, others: target.cut_links(node, others),
+    "restore_links": lambda target: target.restore_links(),
+    "kill_losing_tail": lambda target, node: target.kill_losing_tail(node),
+    "move_clocks": lambda target, seconds: target.move_clocks(seconds),
     "revive": lambda target: target.revive(),
 }
 ACQUIRE, RELEASE = "acquire", "release"
@@ -163,6 +168,21 @@ class SharedTarget:
 
     def resume_node(self, node: int | str) -> None:
         self._call("resume_node", node)
+
+    def slow_links(self, node: int, others: Sequence[int], delay_ms: int) -> None:
+        self._call("slow_links", node, others, delay_ms)
+
+    def cut_links(self, node: int, others: Sequence[int]) -> None:
+        self._call("cut_links", node, others)
+
+    def restore_links(self) -> None:
+        self._call("restore_links")
+
+    def kill_losing_tail(self, node: int) -> None:
+        self._call("kill_losing_tail", node)
+
+    def move_clocks(self, seconds: int) -> None:
+        self._call("move_clocks", seconds)
 
     def revive(self) -> bool:
         is_back = bool(self._call("revive"))

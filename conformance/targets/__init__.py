@@ -14,13 +14,14 @@ from highwater.releases import NEWEST
 from highwater.spec.guards import find_guard
 
 TARGETS: Final = (
-    "reference[:N], simulator[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, nisshi, "
-    "kroxylicious"
+    "reference[:N], simulator[:N], apache-kafka[:VERSION][:N], apache-kafka-faults[:VERSION][:N], kfake[:N], "
+    "librdkafka-mock[:N], tansu, nisshi, kroxylicious"
 )
 KNOWN: Final = f"{TARGETS}, HOST:PORT[,HOST:PORT] or FILE.toml"
 ADDRESSES: Final = re.compile(r"[^,\s:]+:[1-9]\d{0,4}(,[^,\s:]+:[1-9]\d{0,4})*")
 LAUNCHED: Final = re.compile(r"([a-z-]+)(?::(\d+(?:\.\d+)+))?(?::([1-9]))?")
 VERSIONED: Final = "apache-kafka"
+FAULTY: Final = "apache-kafka-faults"
 CONNECT_TIMEOUT_S: Final = 2.0
 
 
@@ -30,6 +31,10 @@ def _size(version: str, brokers: int) -> Mapping[str, Any]:
 
 def _nothing(version: str, brokers: int) -> Mapping[str, Any]:
     return {}
+
+
+def _version_and_size(version: str, brokers: int) -> Mapping[str, Any]:
+    return {"version": version, "brokers": brokers}
 
 
 def _release(version: str, brokers: int) -> Mapping[str, Any]:
@@ -42,6 +47,7 @@ LAUNCHERS: Final[Mapping[str, tuple[str, Callable[[str, int], Mapping[str, Any]]
     "reference": ("highwater.conformance.targets.reference:ReferenceTarget", _size),
     "simulator": ("highwater.fuzz.virtual.target:SimulatorTarget", _size),
     VERSIONED: ("highwater.conformance.targets.apache_kafka:ApacheKafka", _release),
+    FAULTY: ("highwater.fuzz.chaos.target:FaultyApacheKafka", _version_and_size),
     "kfake": ("highwater.conformance.targets.kfake:kfake", _size),
     "librdkafka-mock": ("highwater.conformance.targets.librdkafka_mock:librdkafka_mock", _size),
     "tansu": ("highwater.conformance.targets.tansu:tansu", _nothing),
@@ -107,7 +113,7 @@ def count_clusters(name: str, asked: int = 0) -> int:
 
 def _launched(name: str) -> re.Match[str] | None:
     found = LAUNCHED.fullmatch(name)
-    return found if found and found[1] in LAUNCHERS and (not found[2] or found[1] == VERSIONED) else None
+    return found if found and found[1] in LAUNCHERS and (not found[2] or found[1] in {VERSIONED, FAULTY}) else None
 
 
 def launch_target(name: str, command_config: Path | None = None, guards_off: Sequence[str] = ()) -> Target:

@@ -23,6 +23,7 @@ from highwater.ports import Ports
 from highwater.temporary import temporary_folder
 
 SESSION_MS: Final = 3_000
+CONTROLLER: Final = "CONTROLLER"  # the name of the listener
 CONNECT_MS: Final = 30_000
 """Time-out to connect to ZooKeeper, which starts at the same time. The default, the session time-out, is too short."""
 EXPIRY_CHECK_MS: Final = 2_000
@@ -34,7 +35,7 @@ def open_apache_kafka(
 ) -> ChaosCluster:
     """Launch the cluster and return it with its faults; `stack` closes everything that was started."""
     is_kraft = target.is_kraft
-    proxied = _ProxiedSettings(schedule, stack, is_kraft=is_kraft)
+    proxied = ProxiedSettings(schedule, stack, is_kraft=is_kraft)
     folder = stack.enter_context(temporary_folder("chaos-"))
     clocks = Clocks(folder, target.nodes) if instruments.clocks else None
     if instruments.disks:
@@ -71,13 +72,19 @@ def _keep_folders(cluster: ApacheKafka, log_dirs: Mapping[str, Path], keep: Path
         shutil.copytree(cluster.zookeeper_folder, keep / ZOOKEEPER_NODE)
 
 
-class _ProxiedSettings:
-    """Changes the settings of each node so that a proxy has its advertised port and the node listens on another."""
+class ProxiedSettings:
+    """Changes the settings of each node so that a proxy has its advertised port and the node listens on another.
+
+    Without `faults_of_controllers` the links to a controller stay as they are when those to its broker are cut.
+    """
 
     links: Links
 
-    def __init__(self, schedule: Schedule, stack: ExitStack, *, is_kraft: bool) -> None:
+    def __init__(
+        self, schedule: Schedule, stack: ExitStack, *, is_kraft: bool, faults_of_controllers: bool = True
+    ) -> None:
         self._schedule, self._stack, self._is_kraft = schedule, stack, is_kraft
+        self._faults_of_controllers = faults_of_controllers
         self._store_port = 0
         self.disks: dict[str, Disk] = {}
         self.log_dirs: dict[str, Path] = {}
@@ -106,7 +113,9 @@ class _ProxiedSettings:
     def _move_listener(self, node: str, port: re.Match[str]) -> str:
         """Start a proxy on the port of a listener and return the port on which the node listens instead."""
         real = self._port()
-        self.links.add_proxy(node, int(port[0]), lambda: real)
+        is_controller = port.string[: port.start()].endswith(f"{CONTROLLER}://{HOST}:")
+        proxied = f"{CONTROLLER} {node}" if is_controller and not self._faults_of_controllers else node
+        self.links.add_proxy(proxied, int(port[0]), lambda: real)
         return str(real)
 
     def _proxy_store(self, address: str) -> int:

@@ -34,10 +34,11 @@ class Clocks:
 
     def _jump(self, fault: Fault, node: str) -> Undo:
         by_ms = -fault.number("by_ms") if fault.option("back") else fault.number("by_ms")
-        self._move(node, by_ms)
-        return lambda: self._move(node, -by_ms)
+        self.move(node, by_ms)
+        return lambda: self.move(node, -by_ms)
 
-    def _move(self, node: str, by_ms: int) -> None:
+    def move(self, node: str, by_ms: int) -> None:
+        """Move the clock of a node, within a second for a process that runs."""
         self._offset_ms[node] += by_ms
         self._set(node)
 

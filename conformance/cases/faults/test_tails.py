@@ -1,0 +1,56 @@
+"""Brokers that lose what they had not flushed: a power failure, after which no acknowledged record is missing."""
+
+from typing import Final
+
+import pytest
+
+from highwater.conformance.broker import Topic, batch, expect
+from highwater.conformance.cases.support.reassignments import move_leaders
+from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr, create_assigned_topic, values_at
+from highwater.conformance.clause import clause
+from highwater.conformance.cluster import Cluster
+from highwater.conformance.defects import Reply, defect
+from highwater.conformance.targets.base import LOST_TAILS, STOP_NODE
+from highwater.reference.wire.messages.fetch import FetchRequest
+
+pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
+
+TOPICS: Final = 3
+VALUES: Final = 3
+VALUE_BYTES: Final = 1_600
+"""A batch of several pages of a file, of which a power failure loses some."""
+
+
+@clause("REP-12", "lost tail")
+@pytest.mark.parametrize("first_stop", ["none", "controlled"])
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+def test_a_leader_that_lost_its_tail_leads_with_all_records_again(cluster: Cluster, first_stop: str) -> None:
+    """A controlled stop before leaves a mark of a clean shutdown, which must not be there after the power failure."""
+    cluster.need(LOST_TAILS)
+    cluster.need(STOP_NODE)
+    cluster.need_brokers(3)
+    victim, *others = sorted(cluster.target.addresses)
+    topics = [create_assigned_topic(cluster, [victim, *others]) for _ in range(TOPICS)]
+    if first_stop == "controlled":
+        cluster.stop(victim)
+        cluster.start(victim)
+        _move_to(cluster, topics, victim)
+    written = [b"%d " % number * (VALUE_BYTES // 2) for number in range(VALUES)]
+    for value in written:
+        for topic in topics:
+            expect("error code of acks=all", 0, cluster.leader(topic).produce(topic, batch(value)).error_code)
+    cluster.kill_losing_tail(victim)
+    cluster.start(victim)
+    for node in (others[0], victim):
+        for topic in _move_to(cluster, topics, node):
+            found = [bytes(value or b"") for value in values_at(cluster.leader(topic), topic)]
+            what = f"values at broker {node} after broker {victim} lost its tail: {[value[:2] for value in found]}"
+            expect(what, True, found == written)
+
+
+def _move_to(cluster: Cluster, topics: list[Topic], node: int) -> list[Topic]:
+    """Let a broker lead all topics once every replica is in sync."""
+    for topic in topics:
+        await_isr(cluster, topic, 3)
+    move_leaders(cluster, topics, node)
+    return [cluster.topic(topic.name, timeout_s=FAILOVER_S) for topic in topics]
