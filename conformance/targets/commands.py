@@ -154,6 +154,7 @@ QUICK_SETTINGS: Final[Mapping[str, int]] = {
     "offset_metadata_max_bytes": 4_096,
     "transaction_max_timeout_ms": 900_000,
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1_000,
+    "transaction_remove_expired_transaction_cleanup_interval_ms": 1_000,
     "offsets_retention_check_interval_ms": 500,
     "log_retention_check_interval_ms": 500,
     "log_retention_ms": -1,
