@@ -6,7 +6,7 @@ from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch,
 from highwater.conformance.cases.support.admin import SET, change_configs, controller
 from highwater.conformance.cases.support.offsets import delete_records, epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer
-from highwater.conformance.cases.support.replicas import restart_leader
+from highwater.conformance.cases.support.replicas import restart_leader, values_at
 from highwater.conformance.cases.support.transactions import (
     ABORT,
     COMMIT,
@@ -34,6 +34,10 @@ pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
 DAY_MS = 86_400_000
 BACK_S = 30.0
+CLEANED_S = 60.0
+"""Log cleaners of Apache Kafka run every 15 seconds by default."""
+SMALLEST_SEGMENT = 1 << 20
+"""Apache Kafka 4.1 and later accept no smaller segment.bytes."""
 QUICK_SEGMENTS = {"segment.ms": "1000", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """A record that is a day newer than the first one of its segment begins the next segment."""
 PER_SEGMENT = 4
@@ -115,6 +119,25 @@ def test_an_epoch_before_the_first_one_with_records_ends_where_that_begins(clust
     expect("ends of the epochs", True, ends() == [(empty, 0), (former, 2), (current, 4), NO_EPOCH])
     expect("error code and low watermark", (0, 3), delete_records(leader, topic, 3))
     expect("ends after the deletion", True, ends() == [(empty, 3), (former, 3), (current, 4), NO_EPOCH])
+
+
+@clause("FET-45", "after a restart")
+@defect(Reply(FetchRequest, "responses.partitions.records", b""))
+def test_an_old_value_goes_although_its_segment_ends_with_a_young_one(cluster: Cluster) -> None:
+    """The age of a segment is that of its first record (LogSegment.loadFirstBatchTimestamp); the limit is set last."""
+    topic = create_single_replica(cluster, **{
+        "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "segment.ms": str(10_000 * DAY_MS),
+        "segment.bytes": str(SMALLEST_SEGMENT),
+    })  # fmt: skip
+    leader = cluster.leader(topic)
+    write_at(leader, topic, NOW_MS, b"old")
+    write_at(leader, topic, cluster.now_ms(), b"young")
+    for _ in range(4):  # closes the segment, and the next one
+        write_at(leader, topic, cluster.now_ms(), b"f" * (SMALLEST_SEGMENT * 2 // 3))
+    topic, leader = restart_leader(cluster, topic)
+    changed = change_configs(controller(cluster), topic.name, ("max.compaction.lag.ms", SET, str(DAY_MS)))
+    expect("error code of the change", 0, changed)
+    cluster.eventually("the removal of the old value", lambda: b"old" not in values_at(leader, topic), CLEANED_S)
 
 
 @clause("TXN-7", "after a restart")

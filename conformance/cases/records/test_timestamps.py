@@ -58,6 +58,18 @@ def test_each_limit_is_for_one_direction(cluster: Cluster, side: str, days: int)
     expect("error code in the other direction", 0, accepted.error_code)
 
 
+@clause("PRD-15", "older setting")
+@era(until="3.9")
+@pytest.mark.parametrize("days", [-2, 2])
+@defect(Reply(ProduceRequest, ERROR, without_error(ErrorCode.INVALID_TIMESTAMP)))
+def test_the_older_setting_limits_both_directions(cluster: Cluster, days: int) -> None:
+    """Where the newer ones have their defaults (KIP-937, LogConfig.messageTimestampAfterMaxMs)."""
+    topic = cluster.create_topic(configs={"message.timestamp.difference.max.ms": str(DAY_MS)})
+    leader = cluster.leader(topic)
+    answer = leader.produce(topic, batch(b"v", timestamp_ms=now_ms(leader.clock) + days * DAY_MS))
+    expect("error code", ErrorCode.INVALID_TIMESTAMP, answer.error_code)
+
+
 @clause("PRD-15", "append time")
 @pytest.mark.parametrize("days", [-2, 2])
 @defect(Reply(ProduceRequest, ERROR, ErrorCode.INVALID_TIMESTAMP))

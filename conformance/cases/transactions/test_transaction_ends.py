@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Topic, batch, expect, only, records_of
+from highwater.conformance.broker import LATEST, Topic, batch, expect, only, produce_request, records_of
+from highwater.conformance.cases.support.producers import sequenced
 from highwater.conformance.cases.support.transactions import (
     ABORT,
     COMMIT,
@@ -32,6 +33,7 @@ from highwater.reference.wire.messages.transactions import EndTxnRequest
 from highwater.reference.wire.records import batch_headers
 
 PRODUCE_ERROR = "responses.partition_responses.error_code"
+ENDS = 10
 LAST_STABLE = "responses.partitions.last_stable_offset"
 
 
@@ -272,6 +274,26 @@ def test_each_end_bumps_the_epoch(cluster: Cluster, topic: Topic, new_producer: 
     leader = cluster.leader(topic)
     eventually_stable(cluster, leader, topic, 6)
     expect("committed values", True, committed_values(leader, topic) == [b"0", b"1", b"2"])
+
+
+@clause("TXN-4", "right after an end")
+@defect(Reply(ProduceRequest, PRODUCE_ERROR, ErrorCode.CONCURRENT_TRANSACTIONS))
+def test_a_first_batch_waits_for_the_markers_before_it(
+    cluster: Cluster, topic: Topic, new_producer: Transactional
+) -> None:
+    """The leader tries again for add.partitions.to.txn.retry.backoff.max.ms (KIP-890), which suffices now and then."""
+    leader, accepted = cluster.leader(topic), 0
+    for _ in range(ENDS):
+        new_producer.write(topic, 0, version=NEW_PRODUCE)
+        new_producer.end(commit=COMMIT, version=NEW_END)
+        first = sequenced(cluster.clock, new_producer.producer_id, new_producer.epoch, 0, b"v", transactional=True)
+        request = replace(produce_request(topic, first), transactional_id=new_producer.id)
+        error = only(only(leader.call(request, NEW_PRODUCE).responses).partition_responses).error_code
+        expect("error code of the first batch", {0, ErrorCode.CONCURRENT_TRANSACTIONS}, error)
+        if not error:
+            accepted += 1
+            new_producer.end(commit=COMMIT, version=NEW_END)
+    expect(f"{accepted} of {ENDS} first batches are accepted at once", True, accepted > 0)
 
 
 @clause("TXN-15")
