@@ -13,6 +13,7 @@ share the cases, and equal fingerprints of two runs mean that they were the same
 Deliberately absent: TLS, and limits of a real machine (sockets, buffers, memory).
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -46,9 +47,9 @@ LIMIT_MS: Final = 3_600_000
 class CaseWorld:
     """The world of one case, its brokers and the ports at which clients reach them."""
 
-    def __init__(self, brokers: int, seed: int, guards_off: tuple[str, ...]) -> None:
+    def __init__(self, seed: int, configs: Mapping[int, BrokerConfig]) -> None:
         self.world = World(seed, spread_ms=0, wall_clock_start_ms=YEARS_LATER_MS)
-        self.configs = {broker_id: _config(broker_id, brokers, guards_off) for broker_id in range(1, brokers + 1)}
+        self.configs = configs
         self.world.add(STORE, lambda disk: MetadataStore(StoreConfig(), disk, tracing=False))
         for broker_id, config in self.configs.items():
             self.world.add(broker_peer(broker_id), lambda disk, c=config: Broker(c, disk, tracing=False))  # type: ignore[misc]
@@ -125,8 +126,8 @@ class CaseWorld:
         return STORE if node == STORE else broker_peer(int(node))
 
 
-def _config(broker_id: int, brokers: int, guards_off: tuple[str, ...]) -> BrokerConfig:
-    common = cluster_settings(brokers, **ReferenceTarget.settings, **placement(brokers), guards_off=guards_off)
+def _config(broker_id: int, brokers: int, more: Mapping[str, object]) -> BrokerConfig:
+    common = cluster_settings(brokers, **{**ReferenceTarget.settings, **placement(brokers), **more})
     own = {"broker_id": broker_id, "port": FIRST_PORT - 1 + broker_id, "host": LOOPBACK}
     return broker_config({**own, **settings_of(broker_id, common)}, f"broker {broker_id}")
 
@@ -139,15 +140,19 @@ class SimulatorTarget:
     command_config: Path | None = None
     settings = ReferenceTarget.settings
 
-    def __init__(self, brokers: int = 1, *, guards_off: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, brokers: int = 1, *, guards_off: tuple[str, ...] = (), hidden: Mapping[str, object] | None = None
+    ) -> None:
+        """Make the cluster; `hidden` settings are applied, but not reported in `settings`."""
         self.version = installed_version()
-        self._brokers, self._guards_off = brokers, guards_off
+        more = {**(hidden or {}), "guards_off": guards_off}
+        self._configs = {number: _config(number, brokers, more) for number in range(1, brokers + 1)}
         self.addresses = {number: f"{LOOPBACK}:{FIRST_PORT - 1 + number}" for number in range(1, brokers + 1)}
         self.begin_case("")
 
     def begin_case(self, case: str) -> None:
         """Make the world of a case; its seed is derived from the case's name."""
-        self._case = CaseWorld(self._brokers, crc32(case.encode()), self._guards_off)
+        self._case = CaseWorld(crc32(case.encode()), self._configs)
         self.transport = self._case.transport
 
     def end_case(self) -> CaseEnd:
