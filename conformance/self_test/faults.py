@@ -29,7 +29,7 @@ class SentRequest:
     has_reply: bool = True
 
 
-class Fault:
+class PlantedDefect:
     """The defect that is planted in a cluster, and whether it took effect."""
 
     def __init__(self) -> None:

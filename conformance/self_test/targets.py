@@ -3,7 +3,7 @@
 from typing import Any
 
 from highwater.conformance.self_test.fake_servers import FakeServer, FakeServerTransport, WaitClock
-from highwater.conformance.self_test.faults import Fault
+from highwater.conformance.self_test.faults import PlantedDefect
 from highwater.conformance.self_test.transport import DefectiveTransport
 from highwater.conformance.targets.base import REPEATABLE, CaseEnd, Target
 from highwater.reference.client.transport import Transport
@@ -13,7 +13,7 @@ class DefectiveTarget:
     """A target with the planted defect in its transport; all other attributes are those of the real target."""
 
     def __init__(self, target: Target) -> None:
-        self._target, self.fault = target, Fault()
+        self._target, self.fault = target, PlantedDefect()
         self.transport: Transport = DefectiveTransport(target, self.fault)
 
     @property

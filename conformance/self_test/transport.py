@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 `DefectiveTransport` opens the streams of the target's own transport, so it works over TCP, under TLS and in virtual
-time. `DefectiveStream` cuts what the client sends, and what it receives, into frames, and has `Fault` change or drop
-them. A reply belongs to the oldest request without one, because a broker answers the requests of a connection in order.
+time. `DefectiveStream` cuts what the client sends, and what it receives, into frames, and `PlantedDefect` changes them.
+A reply belongs to the oldest request without one, because a broker answers the requests of a connection in order.
 
 Nothing happens between two calls of the client. So a reply is changed when the client receives it, and the broker's
 disconnect takes effect when the client would notice it.
@@ -20,7 +20,7 @@ from typing import Final
 
 from highwater.conformance.connection import Reached
 from highwater.conformance.defects import Crash, HangUp, OneSegment, OutOfTurn, Request, Silence, StaysOpen
-from highwater.conformance.self_test.faults import Fault, SentRequest, read_request, take_frames
+from highwater.conformance.self_test.faults import PlantedDefect, SentRequest, read_request, take_frames
 from highwater.reference.client.transport import Clock, Stream
 
 STRAY_BYTES: Final = struct.pack(">ii", 4, 7)
@@ -29,7 +29,7 @@ STRAY_BYTES: Final = struct.pack(">ii", 4, 7)
 class DefectiveTransport:
     """The transport of a target, with the planted defect; it follows a target that has another one in each case."""
 
-    def __init__(self, target: Reached, fault: Fault) -> None:
+    def __init__(self, target: Reached, fault: PlantedDefect) -> None:
         self._target, self._fault = target, fault
 
     @property
@@ -45,7 +45,7 @@ class DefectiveTransport:
 class DefectiveStream:
     """A stream whose frames are changed, delayed or dropped as the planted defect says."""
 
-    def __init__(self, inner: Stream, clock: Clock, fault: Fault) -> None:
+    def __init__(self, inner: Stream, clock: Clock, fault: PlantedDefect) -> None:
         self._inner, self._clock, self._fault = inner, clock, fault
         self._unsent, self._passed_on = bytearray(), 0  # the incomplete frame, and how much of it was sent already
         self._unread, self._incoming = bytearray(), bytearray()  # for the client, and an incomplete reply

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.conformance.self_test.faults import Fault, SentRequest, rewrite_reply
+from highwater.conformance.self_test.faults import PlantedDefect, SentRequest, rewrite_reply
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
 from highwater.fuzz.wire.clients.reply_proxy import ReplyProxy
@@ -98,7 +98,7 @@ def test_the_model_detects_its_planted_defects(name: str) -> None:
     assert failure.failure.oracle.value in {WIRE_DEFECTS[name].shows for name in names}
 
 
-class AcceptsEndTxnWithoutTransaction(Fault):
+class AcceptsEndTxnWithoutTransaction(PlantedDefect):
     """Accept EndTxn without an open transaction, as kfake does."""
 
     def mutate_reply(self, frame: bytes, request: SentRequest) -> bytes:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from highwater.conformance.self_test.faults import Fault, SentRequest, read_request, rewrite_reply, take_frames
+from highwater.conformance.self_test.faults import PlantedDefect, SentRequest, read_request, rewrite_reply, take_frames
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.metadata import DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
@@ -32,7 +32,7 @@ ADDRESS_FIELDS: Final[Mapping[type[Any], tuple[str, ...]]] = {
 class ReplyProxy:
     """Listens at `address` and applies `fault` to the replies of the broker `upstream`."""
 
-    def __init__(self, upstream: str, fault: Fault) -> None:
+    def __init__(self, upstream: str, fault: PlantedDefect) -> None:
         host, _, port = upstream.rpartition(":")
         self.fault, self._upstream = fault, (host, int(port))
         self._server = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from highwater.conformance.self_test.faults import Fault
+from highwater.conformance.self_test.faults import PlantedDefect
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
 from highwater.fuzz.wire.clients.hostile_replies import HostileReplies
@@ -46,7 +46,7 @@ def broker_behind_proxy() -> Iterator[ReplyProxy]:
     """Start our broker behind a proxy that mutates nothing yet."""
     target = ReferenceTarget(1)
     try:
-        proxy = ReplyProxy(target.bootstrap, Fault())
+        proxy = ReplyProxy(target.bootstrap, PlantedDefect())
         try:
             yield proxy
         finally:
