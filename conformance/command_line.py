@@ -46,8 +46,8 @@ def conform_command(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            help="reference[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, nisshi, "
-            "kroxylicious, HOST:PORT or FILE.toml; several targets give a matrix."
+            help="reference[:N], simulator[:N], apache-kafka[:VERSION][:N], kfake[:N], librdkafka-mock[:N], tansu, "
+            "nisshi, kroxylicious, HOST:PORT or FILE.toml; several targets give a matrix."
         ),
     ] = None,
     area: Annotated[list[str] | None, typer.Option(help="Run only this area, e.g. FRM; repeatable.")] = None,
@@ -145,7 +145,7 @@ def conform_command(
         _list_cases(options, json_)
         raise typer.Exit(ExitCode.HELD)
     if self_test:
-        raise typer.Exit(_self_test(targets or ["reference:3"], options, json_, verbose))
+        raise typer.Exit(_self_test(targets or ["simulator:3"], options, json_, verbose))
     if not targets:
         raise UsageError("no target", where="conform", hint="name a broker, e.g. reference:3")
     if against:

@@ -17,6 +17,7 @@ from highwater.reference.wire.registry import APIS, Api
 
 PRODUCE, API_VERSIONS = APIS[0], APIS[18]
 SIZE: Final = 4
+MAX_FRAME: Final = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class SentRequest:
     has_reply: bool = True
 
 
-class Fault:
+class PlantedDefect:
     """The defect that is planted in a cluster, and whether it took effect."""
 
     def __init__(self) -> None:
@@ -46,8 +47,7 @@ class Fault:
         """Return whether the planted defect is of this kind and concerns this request."""
         return isinstance(self.defect, kind) and request.api is not None and self.defect.request is request.api.request
 
-    def mutate_request(self, frame: bytes) -> bytes:
-        request = read_request(frame)
+    def mutate_request(self, frame: bytes, request: SentRequest) -> bytes:
         if not self.matches(Request, request):
             return frame
         return self._record_effect(frame, self._try_mutation(frame, _with_other_request))
@@ -62,7 +62,7 @@ class Fault:
         return frame
 
     def _try_mutation(self, frame: bytes, mutate: Callable[[bytes, Any], bytes]) -> bytes:
-        """Apply the mutation; record an exception from a wrong declaration, which else would only end the thread."""
+        """Apply the mutation; record an exception from a wrong declaration, which else would look like a failure."""
         try:
             return mutate(frame, self.defect)
         except Exception as error:
@@ -93,6 +93,19 @@ def rewrite_reply(frame: bytes, request: SentRequest, change: Callable[[Any], An
     except WireError:
         return frame
     return encode_response(change(message), request.version, correlation_id)
+
+
+def take_frames(buffer: bytearray) -> list[bytes]:
+    """Remove complete frames from the buffer, size included; after an invalid size the rest is one frame."""
+    frames = []
+    while len(buffer) >= SIZE:
+        size = int.from_bytes(buffer[:SIZE], "big", signed=True)
+        end = SIZE + size if 0 <= size <= MAX_FRAME else len(buffer)
+        if len(buffer) < end:
+            break
+        frames.append(bytes(buffer[:end]))
+        del buffer[:end]
+    return frames
 
 
 def _with_other_reply(frame: bytes, defect: Reply, request: SentRequest) -> bytes:

@@ -1,20 +1,22 @@
 """Test each case: it must pass on a correct broker, and fail for each defect that it declares with `@defect`.
 
     pytest -p highwater.conformance.plugin -p highwater.conformance.self_test.plugin \\
-        --pyargs highwater.conformance.cases --hw-target reference:3
+        --pyargs highwater.conformance.cases --hw-target simulator:3
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from highwater.conformance.broker import advertised_versions
+from highwater.conformance.connection import access_to
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.plugin import ADVERTISED_VERSIONS, REPORTER, TARGET, Reporter
 from highwater.conformance.self_test.attempts import SelfTest
-from highwater.conformance.self_test.targets import ProxiedTarget
+from highwater.conformance.self_test.targets import DefectiveTarget
 from highwater.conformance.self_test.trials import share_of
 from highwater.conformance.targets import launch_target
 from highwater.conformance.targets.base import Target
@@ -42,16 +44,19 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 @contextmanager
 def _self_test(config: pytest.Config) -> Iterator[SelfTest]:
-    target = launch_target(config.getoption("hw_target"))
-    proxied = ProxiedTarget(target)
-    config.stash[TARGET] = cast("Target", proxied)
+    command_config = config.getoption("hw_command_config")
+    target = DefectiveTarget(
+        launch_target(config.getoption("hw_target"), Path(command_config) if command_config else None)
+    )
+    config.stash[TARGET] = cast("Target", target)
     try:
-        config.stash[ADVERTISED_VERSIONS] = advertised_versions(proxied.bootstrap.split(",")[0])
-        self_test = SelfTest(config, proxied, lambda trial: _report(config, "trial", trial))
+        address, access = target.bootstrap.split(",")[0], access_to(cast("Target", target))
+        config.stash[ADVERTISED_VERSIONS] = advertised_versions(address, access=access)
+        self_test = SelfTest(config, target, lambda trial: _report(config, "trial", trial))
         config.pluginmanager.register(self_test)
         yield self_test
     finally:
-        proxied.close()
+        target.close()
         del config.stash[TARGET]
 
 

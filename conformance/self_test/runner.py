@@ -1,4 +1,7 @@
-"""Run the self-test in parallel pytest processes, each with a separate cluster and a share of the cases."""
+"""Run the self-test in parallel pytest processes, each with a separate cluster and a share of the cases.
+
+On a target in virtual time there are at most as many as processor cores, because these processes never wait.
+"""
 
 import os
 import subprocess
@@ -12,6 +15,7 @@ import msgspec
 
 from highwater.conformance.runner import CASES, SUITE_INI, Options, environment
 from highwater.conformance.self_test.trials import Trial, summary
+from highwater.conformance.targets import runs_in_virtual_time
 from highwater.errors import UsageError
 from highwater.processes import python_command
 
@@ -22,7 +26,9 @@ def run_self_test(
     target: str, options: Options, on_progress: Callable[[], None] = lambda: None, *, cases: Path = CASES
 ) -> dict[str, Any]:
     """Run the self-test of the selected cases and return its summary; raises UsageError if pytest ends early."""
-    jobs, one_job = options.jobs, msgspec.structs.replace(options, jobs=1)
+    cores = len(os.sched_getaffinity(0))
+    jobs = min(options.jobs, cores) if runs_in_virtual_time(target) else options.jobs
+    one_job = msgspec.structs.replace(options, jobs=1)
 
     def run(share: int) -> list[Trial]:
         trials = []

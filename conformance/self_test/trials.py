@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from highwater.conformance.defects import BrokerDefect, Defect
-from highwater.conformance.self_test.targets import FAKE_SERVERS
+from highwater.conformance.self_test.fake_servers import FAKE_SERVERS
 from highwater.errors import ExitCode
 from highwater.reference.wire.registry import api_of
 

@@ -68,6 +68,8 @@ def _launch(name: str, version: str, brokers: int, **options: Any) -> Target:
 
 
 WITH_GUARDS: Final = frozenset({"reference", "simulator"})
+"""Targets that can be launched without a guard, and with hidden settings."""
+IN_VIRTUAL_TIME: Final = frozenset({"simulator"})
 CLUSTERS: Final[Mapping[str, int]] = {"reference": 4, "apache-kafka": 2}
 """Clusters that a run launches of a target whose nodes can be stopped: a broker of Apache Kafka takes a gigabyte."""
 
@@ -116,15 +118,19 @@ def _launched(name: str) -> re.Match[str] | None:
     return found if found and found[1] in LAUNCHERS and (not found[2] or found[1] in {VERSIONED, FAULTY}) else None
 
 
-def launch_target(name: str, command_config: Path | None = None, guards_off: Sequence[str] = ()) -> Target:
+def launch_target(
+    name: str, command_config: Path | None = None, guards_off: Sequence[str] = (),
+    hidden: Mapping[str, object] | None = None,
+) -> Target:  # fmt: skip
     """Launch a target or connect to it; the caller closes it.
 
-    `guards_off` switches off guards of the reference (`spec/guards.toml`), which restores historical bugs. Raises
-    UsageError if the target is unknown or cannot be reached.
+    `guards_off` switches off guards of the reference (`spec/guards.toml`), which restores historical bugs; `hidden`
+    settings are applied, but not reported in `settings`. Raises UsageError if the target is unknown or cannot be
+    reached.
     """
     check_target(name)
-    if guards_off:
-        return _without_guards(name, guards_off)
+    if guards_off or hidden:
+        return _altered_reference(name, guards_off, hidden or {})
     if name.endswith(".toml"):
         from highwater.conformance.targets.commands import CommandTarget
 
@@ -137,12 +143,24 @@ def launch_target(name: str, command_config: Path | None = None, guards_off: Seq
     return _launch(launched[1], launched[2] or NEWEST, int(launched[3] or 1))
 
 
-def _without_guards(name: str, guards_off: Sequence[str]) -> Target:
+def runs_in_virtual_time(name: str) -> bool:
+    """Return whether a run on this target needs the processor all the time, and no time passes while a case waits."""
+    launched = _launched(name)
+    return launched is not None and launched[1] in IN_VIRTUAL_TIME
+
+
+def is_altered_at_launch(name: str) -> bool:
+    """Return whether `launch_target` takes `guards_off` and `hidden` for this target."""
+    launched = _launched(name)
+    return launched is not None and launched[1] in WITH_GUARDS
+
+
+def _altered_reference(name: str, guards_off: Sequence[str], hidden: Mapping[str, object]) -> Target:
     known = tuple(find_guard(guard).id for guard in guards_off)
     launched = _launched(name)
     if launched is None or launched[1] not in WITH_GUARDS:
         raise UsageError("only the reference has guards to switch off", where=name)
-    return _launch(launched[1], "", int(launched[3] or 1), guards_off=known)
+    return _launch(launched[1], "", int(launched[3] or 1), guards_off=known, hidden=hidden)
 
 
 @contextmanager

@@ -6,9 +6,9 @@ import pytest
 
 from highwater.conformance.defects import Reply, Setting, without_error
 from highwater.conformance.runner import Options
+from highwater.conformance.self_test.fake_servers import FAKE_SERVERS
 from highwater.conformance.self_test.faults import replace_field
 from highwater.conformance.self_test.runner import run_self_test
-from highwater.conformance.self_test.targets import FAKE_SERVERS
 from highwater.conformance.self_test.trials import (
     NO_DECLARED_DEFECT,
     NO_DEFECT,
@@ -35,7 +35,7 @@ WEAK = Path(__file__).with_name("weak_cases.py")
 
 @pytest.mark.long
 def test_cases_catch_every_kind_of_defect() -> None:
-    report = run_self_test("reference:1", Options(clauses=ONE_OF_EACH_KIND, jobs=2))
+    report = run_self_test("simulator:1", Options(clauses=ONE_OF_EACH_KIND, jobs=2))
     assert report["complaints"] == []
     assert report["untested"] == []
     assert report["caught"] == report["total"] >= 8
@@ -44,9 +44,8 @@ def test_cases_catch_every_kind_of_defect() -> None:
     assert exit_code(report) is ExitCode.HELD
 
 
-@pytest.mark.soak
 def test_weak_cases_are_found() -> None:
-    report = run_self_test("reference:1", Options(jobs=1), cases=WEAK)
+    report = run_self_test("simulator:1", Options(jobs=1), cases=WEAK)
     found = {
         (complaint["case"], complaint["defect"].partition("(")[0], complaint["outcome"])
         for complaint in report["complaints"]

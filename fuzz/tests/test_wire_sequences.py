@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater.conformance.self_test.faults import Fault, SentRequest, rewrite_reply
-from highwater.conformance.self_test.proxy import Proxy
+from highwater.conformance.self_test.faults import PlantedDefect, SentRequest, rewrite_reply
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
+from highwater.fuzz.wire.clients.reply_proxy import ReplyProxy
 from highwater.fuzz.wire.connection import advertised
 from highwater.fuzz.wire.defects.node import defective
 from highwater.fuzz.wire.defects.table import WIRE_DEFECTS, check_defects
@@ -98,7 +98,7 @@ def test_the_model_detects_its_planted_defects(name: str) -> None:
     assert failure.failure.oracle.value in {WIRE_DEFECTS[name].shows for name in names}
 
 
-class AcceptsEndTxnWithoutTransaction(Fault):
+class AcceptsEndTxnWithoutTransaction(PlantedDefect):
     """Accept EndTxn without an open transaction, as kfake does."""
 
     def mutate_reply(self, frame: bytes, request: SentRequest) -> bytes:
@@ -109,7 +109,7 @@ class AcceptsEndTxnWithoutTransaction(Fault):
 
 def test_the_transaction_state_walk_detects_an_end_txn_that_the_table_rejects(honest: str) -> None:
     served = version_ranges(advertised(honest))
-    proxy = Proxy(honest, {}, AcceptsEndTxnWithoutTransaction())
+    proxy = ReplyProxy(honest, AcceptsEndTxnWithoutTransaction())
     try:
         result = (run_sequence(f"states:{number}", proxy.address, served).violation for number in range(10 * RUNS))
         violation = next(filter(None, result), None)

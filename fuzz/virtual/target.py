@@ -13,7 +13,7 @@ share the cases, and equal fingerprints of two runs mean that they were the same
 Deliberately absent: TLS, and limits of a real machine (sockets, buffers, memory).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -60,11 +60,10 @@ LIMIT_MS: Final = 3_600_000
 class CaseWorld(ClusterState):
     """The world of one case, its brokers and the ports at which clients reach them."""
 
-    def __init__(self, brokers: int, seed: int, guards_off: tuple[str, ...]) -> None:
-        world = World(seed, spread_ms=0, wall_clock_start_ms=YEARS_LATER_MS)
-        super().__init__(world, list(range(1, brokers + 1)))
+    def __init__(self, seed: int, configs: Mapping[int, BrokerConfig]) -> None:
+        super().__init__(World(seed, spread_ms=0, wall_clock_start_ms=YEARS_LATER_MS), list(configs))
+        self.configs = configs
         self.invariants = CaseInvariants(self)
-        self.configs = {broker_id: _config(broker_id, brokers, guards_off) for broker_id in range(1, brokers + 1)}
         self.world.add(STORE, lambda disk: MetadataStore(StoreConfig(), disk, tracing=False))
         for broker_id, config in self.configs.items():
             self.world.add(broker_peer(broker_id), lambda disk, c=config: Broker(c, disk, tracing=False))  # type: ignore[misc]
@@ -162,8 +161,8 @@ class CaseWorld(ClusterState):
         return STORE if node == STORE else broker_peer(int(node))
 
 
-def _config(broker_id: int, brokers: int, guards_off: tuple[str, ...]) -> BrokerConfig:
-    common = cluster_settings(brokers, **ReferenceTarget.settings, **placement(brokers), guards_off=guards_off)
+def _config(broker_id: int, brokers: int, more: Mapping[str, object]) -> BrokerConfig:
+    common = cluster_settings(brokers, **{**ReferenceTarget.settings, **placement(brokers), **more})
     own = {"broker_id": broker_id, "port": FIRST_PORT - 1 + broker_id, "host": LOOPBACK}
     return broker_config({**own, **settings_of(broker_id, common)}, f"broker {broker_id}")
 
@@ -176,15 +175,19 @@ class SimulatorTarget:
     command_config: Path | None = None
     settings = ReferenceTarget.settings
 
-    def __init__(self, brokers: int = 1, *, guards_off: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, brokers: int = 1, *, guards_off: tuple[str, ...] = (), hidden: Mapping[str, object] | None = None
+    ) -> None:
+        """Make the cluster; `hidden` settings are applied, but not reported in `settings`."""
         self.version = installed_version()
-        self._brokers, self._guards_off = brokers, guards_off
+        more = {**(hidden or {}), "guards_off": guards_off}
+        self._configs = {number: _config(number, brokers, more) for number in range(1, brokers + 1)}
         self.addresses = {number: f"{LOOPBACK}:{FIRST_PORT - 1 + number}" for number in range(1, brokers + 1)}
         self.begin_case("")
 
     def begin_case(self, case: str) -> None:
         """Make the world of a case; its seed is derived from the case's name."""
-        self._case = CaseWorld(self._brokers, crc32(case.encode()), self._guards_off)
+        self._case = CaseWorld(crc32(case.encode()), self._configs)
         self.transport = self._case.transport
 
     def end_case(self) -> CaseEnd:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final
 
-from highwater.conformance.self_test.faults import Fault, SentRequest
+from highwater.conformance.self_test.faults import PlantedDefect, SentRequest
 from highwater.fuzz.wire.clients.served_replies import Reply, key_of, numbers, reply_of
 from highwater.fuzz.wire.generate.batches import mutated_records
 from highwater.fuzz.wire.generate.mutators import LENGTHS, uvarint
@@ -22,7 +22,7 @@ VALID_AT_FIRST: Final = (3, 40)
 TLS_ALERT: Final = bytes.fromhex("15030300020246")
 
 
-class HostileReplies(Fault):
+class HostileReplies(PlantedDefect):
     """Mutates random replies; `mutated` records which and how."""
 
     def __init__(self, seed: str) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from highwater.conformance.self_test.faults import Fault, SentRequest
+from highwater.conformance.self_test.faults import PlantedDefect, SentRequest
 from highwater.fuzz.wire.generate.cases import is_whole, with_size
 from highwater.reference.wire.registry import APIS
 
@@ -79,7 +79,7 @@ def apply_edits(valid: bytes, reply: Reply) -> bytes:
     return with_size(body) if reply.size is None else (reply.size & 0xFFFFFFFF).to_bytes(SIZE, "big") + body
 
 
-class RepeatedReplies(Fault):
+class RepeatedReplies(PlantedDefect):
     """Mutates the same replies as in an earlier run."""
 
     def __init__(self, replies: list[Reply]) -> None:

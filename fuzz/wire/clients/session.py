@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
-from highwater.conformance.self_test.faults import Fault
-from highwater.conformance.self_test.proxy import Proxy
+from highwater.conformance.self_test.faults import PlantedDefect
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
 from highwater.fuzz.wire.clients.hostile_replies import HostileReplies
 from highwater.fuzz.wire.clients.process import Client, ClientExit
+from highwater.fuzz.wire.clients.reply_proxy import ReplyProxy
 from highwater.fuzz.wire.clients.served_replies import Edit, RepeatedReplies, Reply, Served
 from highwater.fuzz.wire.clients.state import read_client_state, write_client_state
 from highwater.fuzz.wire.examination.shrink import minimise_list
@@ -42,11 +42,11 @@ SHRINK_S: Final = 60.0
 
 
 @contextmanager
-def broker_behind_proxy() -> Iterator[Proxy]:
+def broker_behind_proxy() -> Iterator[ReplyProxy]:
     """Start our broker behind a proxy that mutates nothing yet."""
     target = ReferenceTarget(1)
     try:
-        proxy = Proxy(target.bootstrap, {}, Fault())
+        proxy = ReplyProxy(target.bootstrap, PlantedDefect())
         try:
             yield proxy
         finally:
@@ -55,7 +55,7 @@ def broker_behind_proxy() -> Iterator[Proxy]:
         target.close()
 
 
-def check_valid_run(client: Client, proxy: Proxy) -> None:
+def check_valid_run(client: Client, proxy: ReplyProxy) -> None:
     """Raise UsageError if the client fails with valid replies. The run also creates its topic and group."""
     ended = client.run(proxy.address)
     if ended.failure is not None or ended.code != 0:
@@ -175,7 +175,7 @@ class ClientSession:
             "path": str(self.folder / finding.id / FILE),
         }  # fmt: skip
 
-    def _once(self, proxy: Proxy, hostile: HostileReplies) -> None:
+    def _once(self, proxy: ReplyProxy, hostile: HostileReplies) -> None:
         ended = self.client.run(proxy.address)
         outcome = ended.failure.message if ended.failure else str(ended.code)
         self.exits[outcome] += 1
