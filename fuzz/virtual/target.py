@@ -144,12 +144,12 @@ class CaseWorld(ClusterState):
         """Add a fault to both directions of the links between a broker and others."""
         for other in others:
             for source, target in ((node, other), (other, node)):
-                self.world.network.add_faults(broker_peer(source), broker_peer(target), **amounts)
+                self.world.network.add_faults(broker_peer(source), broker_peer(target), "", **amounts)
                 self._link_faults.append((broker_peer(source), broker_peer(target), amounts))
 
     def end_link_faults(self) -> None:
         for source, target, amounts in self._link_faults:
-            self.world.network.add_faults(source, target, **{name: -amount for name, amount in amounts.items()})
+            self.world.network.add_faults(source, target, "", **{name: -amount for name, amount in amounts.items()})
         self._link_faults.clear()
 
     def move_clocks(self, by_ms: int) -> None:

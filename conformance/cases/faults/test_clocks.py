@@ -1,5 +1,6 @@
 """What expires while the wall clocks of all brokers move forward by days: offsets of groups, transactional ids."""
 
+from functools import partial
 from typing import Final
 
 import pytest
@@ -42,8 +43,8 @@ def left_group(cluster: Cluster, topic: Topic) -> str:
     driver = GroupDriver(cluster, cluster.group())
     session_ms = cluster.setting("group_max_session_timeout_ms")
     member = driver.stable_member(session_timeout_ms=session_ms, rebalance_timeout_ms=session_ms)
-    named = {"generation": member.generation, "member_id": member.member_id}
-    expect("error code of a member's commit", 0, commit(member.broker, driver.group, topic, 7, **named))
+    error = commit(member.broker, driver.group, topic, 7, generation=member.generation, member_id=member.member_id)
+    expect("error code of a member's commit", 0, error)
     pass_half(cluster)
     expect("error code of LeaveGroup", 0, member.leave_error())
     return driver.group
@@ -111,7 +112,7 @@ def test_a_transactional_id_expires_after_its_last_transaction(cluster: Cluster,
     expect("error code of InitProducerId", 0, again.init().error_code)
     pass_half(cluster)
     for producer in (empty, ended):
-        cluster.eventually("an id to be forgotten", lambda producer=producer: _is_forgotten(producer))
+        cluster.eventually("an id to be forgotten", partial(_is_forgotten, producer))
     expect("error code of an id that was used again", 0, describe_transaction(again).error_code)
 
 

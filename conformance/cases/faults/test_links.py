@@ -5,6 +5,7 @@ Clients reach every broker all the time.
 
 import itertools
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pytest
@@ -222,12 +223,16 @@ def test_of_two_replicas_in_a_rack_the_one_with_more_records_is_preferred(cluste
         until_s = cluster.clock.monotonic() + lag_s(cluster) * 3 / 4
         cluster.cut_links(lagging, leads)
         end = append(leader, topic, b"not all", acks=LEADER_ONLY) + 1
-        cluster.eventually("a redirection at the end", lambda end=end: _preferred(leader, topic, end, rack) != -1)
+        cluster.eventually("a redirection at the end", partial(_redirects, leader, topic, end, rack))
         found = [_preferred(leader, topic, offset, rack) for offset in (0, end - 1, end)]
         if cluster.clock.monotonic() < until_s:
             expect("preferred replicas at the start, before and at the end", [other] * 3, found)
         cluster.restore_links()
         await_isr(cluster, topic, 3)
+
+
+def _redirects(leader: Broker, topic: Topic, offset: int, rack: str) -> bool:
+    return _preferred(leader, topic, offset, rack) != -1
 
 
 def _preferred(leader: Broker, topic: Topic, offset: int, rack: str) -> int:
