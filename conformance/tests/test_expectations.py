@@ -1,12 +1,11 @@
 """Expectations name existing clauses and cases, and fail a run when they no longer hold."""
 
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from highwater.conformance.patterns import covers
-from highwater.conformance.runner import Options, run_suite
+from highwater.conformance.tests.listed_cases import TOGETHER, every_case
 from highwater.conformance.tests.sample_reports import failed, passed, result
 from highwater.conformance.verdicts import (
     BROKEN,
@@ -25,12 +24,6 @@ from highwater.spec.clauses import load_clauses
 FILES = sorted(EXPECTATIONS.glob("*.toml"))
 
 
-@cache
-def known_cases() -> frozenset[str]:
-    cases = run_suite(["reference"], Options(dry_run=True, long=True))["targets"][0]["cases"]
-    return frozenset(case["case"] for case in cases)
-
-
 def listed(folder: Path, name: str, *entries: str) -> Path:
     """Return a folder with an expectation file; each argument is a clause with further lines."""
     lines = [f'[[expectation]]\nverdict = "fail"\nreason = "known"\n{entry}\n' for entry in entries]
@@ -38,13 +31,14 @@ def listed(folder: Path, name: str, *entries: str) -> Path:
     return folder
 
 
+@TOGETHER
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_committed_expectation_names_a_known_clause_or_case(path: Path) -> None:
     expectations = read_expectations(path)
     assert expectations
     names = [expectation.clause for expectation in expectations]
     assert len(names) == len(set(names))
-    assert set(names) <= known_cases() | load_clauses().keys()
+    assert set(names) <= every_case().keys() | load_clauses().keys()
     for expectation in expectations:
         assert expectation.verdict in BROKEN | {CaseVerdict.FLAKY}
         assert expectation.reason

@@ -11,17 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.command_line import application
-from highwater.conformance.runner import Options, run_suite
+from highwater.conformance.tests.listed_cases import TOGETHER, cases_of, chosen, dry_run
 from highwater.spec.clauses import load_clauses
 
 DOCS = Path(__file__).parents[2] / "docs" / "conformance" / "README.md"
 
 
-def chosen(**options: object) -> set[str]:
-    report = run_suite(["reference"], Options(dry_run=True, **options))  # type: ignore[arg-type]
-    return {case["case"] for case in report["targets"][0]["cases"]}
-
-
+@TOGETHER
 def test_patterns_choose_and_exclude_cases() -> None:
     fetched = chosen(clauses=["FET-1*"])
     assert {case.partition("[")[0] for case in fetched} >= {"FET-1", "FET-10"}
@@ -29,16 +25,30 @@ def test_patterns_choose_and_exclude_cases() -> None:
     assert chosen(clauses=["FET-1*"], excluded=["FET-1?*"]) == {"FET-1"}, "FET-1[small records] matches, too"
 
 
+@TOGETHER
+def test_every_limit_reaches_the_process_that_runs_the_cases() -> None:
+    limits = {
+        "areas": ["ADM", "API", "FET"], "clauses": ["*-1*", "ADM-50"], "excluded": ["FET-1?"], "since": "0.8",
+        "until": "2.4",
+    }  # fmt: skip
+    found = cases_of(dry_run(**limits, level="must"))
+    assert found == chosen(**limits, level="must")
+    for limit in limits:
+        assert found < chosen(**{name: value for name, value in limits.items() if name != limit}, level="must"), limit
+    assert found < chosen(**limits)
+
+
+@TOGETHER
 def test_long_cases_run_if_asked_for_or_named_and_are_listed_if_not() -> None:
-    (target,) = run_suite(["reference"], Options(dry_run=True, areas=["TXN"]))["targets"]
-    left_out = set(target["left_out"])
+    target = dry_run(areas=["TXN"])
+    left_out, usual = set(target["left_out"]), cases_of(target)
     assert left_out == {"TXN-38", "TXN-38[InitProducerId]", "TXN-39"}
-    usual = chosen(areas=["TXN"])
     assert not left_out & usual
-    assert chosen(areas=["TXN"], long=True) == usual | left_out
-    assert chosen(clauses=["TXN-38"]) == {"TXN-38", "TXN-38[InitProducerId]"}
+    assert chosen(areas=["TXN"]) == usual | left_out
+    assert cases_of(dry_run(clauses=["TXN-38"])) == {"TXN-38", "TXN-38[InitProducerId]"}
 
 
+@TOGETHER
 def test_clauses_are_chosen_by_the_version_that_introduced_them() -> None:
     def number(case: str) -> tuple[int, ...]:
         return tuple(map(int, (load_clauses()[case.partition("[")[0]].since or "0").split(".")))

@@ -244,6 +244,7 @@ def test_the_next_coordinator_describes_the_same_transaction(cluster: Cluster, p
     after = cluster.eventually("a coordinator that describes the transaction", described, FAILOVER_S)
     for found in (before, after):
         expect("topics", sorted(topic.name for topic in topics), sorted(each.topic for each in found.topics))
+    expect("whether the start is known", True, before.transaction_start_time_ms != NEVER)
     expect("start", before.transaction_start_time_ms, after.transaction_start_time_ms)
 
 
