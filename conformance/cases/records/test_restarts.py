@@ -138,6 +138,7 @@ def test_an_old_value_goes_although_its_segment_ends_with_a_young_one(cluster: C
     changed = change_configs(controller(cluster), topic.name, ("max.compaction.lag.ms", SET, str(DAY_MS)))
     expect("error code of the change", 0, changed)
     cluster.eventually("the removal of the old value", lambda: b"old" not in values_at(leader, topic), CLEANED_S)
+    expect("a value of the key is left", True, bool(values_at(leader, topic)))
 
 
 @clause("TXN-7", "after a restart")
