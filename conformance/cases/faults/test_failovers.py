@@ -24,12 +24,10 @@ from highwater.conformance.failures import Disconnected, NoReply, TargetFailure
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
-from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 
 pytestmark = [pytest.mark.cluster_fault, pytest.mark.slow]
 
-ISR: Final = "topics.partitions.isr_nodes"
 ERRORS_WHILE_LEADING_CHANGES: Final = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH,
@@ -46,16 +44,6 @@ def create_led_topic(cluster: Cluster) -> Topic:
 def acknowledge(cluster: Cluster, topic: Topic, *values: bytes) -> None:
     """Produce one batch of these values with acks=all."""
     expect("error code of Produce", 0, cluster.leader(topic).produce(topic, batch(*values)).error_code)
-
-
-@clause("REP-25", "idle")
-@defect(Reply(MetadataRequest, ISR, lambda nodes: nodes[:2]))
-def test_a_follower_that_has_all_records_stays_in_the_isr(cluster: Cluster) -> None:
-    """However long nothing is written (Partition.isFollowerOutOfSync)."""
-    topic = create_led_topic(cluster)
-    acknowledge(cluster, topic, b"v")
-    cluster.clock.sleep(2.5 * cluster.setting("replica_lag_time_max_ms") / 1000)
-    expect("members of the ISR", 3, len(cluster.isr_of(topic)))
 
 
 @clause("LST-4", "after an election")

@@ -106,6 +106,18 @@ def test_a_follower_that_is_cut_off_leaves_the_isr_each_time(cluster: Cluster) -
         await_isr(cluster, placed.topic, 3)
 
 
+@clause("REP-25", "idle")
+@defect(Reply(MetadataRequest, ISR, lambda nodes: nodes[:2]))
+def test_a_follower_that_has_all_records_stays_in_the_isr(cluster: Cluster) -> None:
+    """However long it does not fetch, as long as nothing is written (Partition.isFollowerOutOfSync)."""
+    placed = Placed.create(cluster)
+    append(cluster.leader(placed.topic), placed.topic, b"v")
+    cluster.clock.sleep(1)
+    cluster.cut_links(placed.lagging, placed.leader)
+    cluster.clock.sleep(2.5 * lag_s(cluster))
+    expect("members of the ISR", 3, len(cluster.isr_of(placed.topic)))
+
+
 @clause("REP-25", "slow link")
 @defect(Reply(MetadataRequest, ISR, lambda nodes: nodes[:2]))
 def test_a_follower_that_is_always_a_fetch_behind_stays_in_the_isr(cluster: Cluster) -> None:
