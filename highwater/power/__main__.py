@@ -29,6 +29,7 @@ A mutant is the broker with one change. A judge runs one check after another on 
 
 * suite (default): the conformance cases that execute the changed line, in virtual time
 * simulator: seeds of `highwater simulate` with faults, probes and invariants, then state machines
+* fuzzer: `highwater fuzz` on processes for a minute, meant for the sets requests, typical_requests and many
 * rules: mutants of the audit rules instead (`--generated N` of each module; 0: all), a second implementation and tests
 
 The written mutants are in highwater/power/mutants, a file for each set; survivors.toml has the reason for each that a
@@ -62,8 +63,14 @@ def rules_judge(store: Store) -> Judge:
     return RulesJudge()
 
 
+def fuzzer_judge(store: Store) -> Judge:
+    from highwater.power.fuzzer import FuzzerJudge
+
+    return FuzzerJudge()
+
+
 JUDGES: Final[dict[str, Callable[[Store], Judge]]] = {
-    "suite": suite_judge, "simulator": simulator_judge, "rules": rules_judge,
+    "suite": suite_judge, "simulator": simulator_judge, "fuzzer": fuzzer_judge, "rules": rules_judge,
 }  # fmt: skip
 
 

@@ -155,7 +155,7 @@ class RulesJudge(Judge):
     def reloaded(self, module: str) -> set[str]:
         return loaded(RELOADED)
 
-    def begin(self) -> None:
+    def begin(self, mutant: NamedMutant) -> None:
         """Do nothing: the checks import the rules."""
 
     def check(self, name: str) -> str:

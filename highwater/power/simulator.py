@@ -72,7 +72,7 @@ class SimulatorJudge(Judge):
     def reloaded(self, module: str) -> set[str]:
         return loaded(RELOADED)  # all, because probes and state machines register themselves
 
-    def begin(self) -> None:
+    def begin(self, mutant: NamedMutant) -> None:
         from highwater.commands import run_audit
         from highwater.fuzz.machines import all as machines
         from highwater.fuzz.simulator import cluster, search

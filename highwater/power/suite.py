@@ -134,7 +134,7 @@ class SuiteJudge(Judge):
         """Return all of the broker for a mutant of the codecs, which register themselves; else what imports it."""
         return loaded(WITH_CODECS) if ".wire." in module else importers_of(module, loaded(CORE))
 
-    def begin(self) -> None:
+    def begin(self, mutant: NamedMutant | None) -> None:
         target = launch_target(NAME, None, [])
         self._config.stash[TARGET] = target
         address = target.bootstrap.split(",")[0]
@@ -183,7 +183,7 @@ class SuiteJudge(Judge):
                     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
                     limit_s = TRACING_LIMIT_S if len(cases) > 1 else round(LIMIT_S)
                     resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-                    self.begin()
+                    self.begin(None)
                     file.write(msgspec.msgpack.encode(self._traced(cases)))
                     file.flush()
                 finally:

@@ -94,7 +94,7 @@ class Judge(ABC):
         """Return the modules to import again for a mutant of a module: those that have imported it."""
 
     @abstractmethod
-    def begin(self) -> None:
+    def begin(self, mutant: NamedMutant) -> None:
         """Import the broker, in the fork, once the mutant is loaded."""
 
     @abstractmethod
@@ -184,7 +184,7 @@ class TrialProcess:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(1, 2)
             load_instead(self.mutant.mutant, self._reloaded)
-            self.judge.begin()
+            self.judge.begin(self.mutant)
             self._run_checks(progress)
         except BaseException as error:
             progress.outcome, progress.message = Outcome.KILLED, f"{type(error).__name__}: {error}"[:400]

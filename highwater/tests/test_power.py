@@ -147,7 +147,7 @@ class PretendJudge(frame.Judge):
     def reloaded(self, module: str) -> set[str]:
         return {"highwater.names"}
 
-    def begin(self) -> None:
+    def begin(self, mutant: NamedMutant) -> None:
         pass
 
     def check(self, name: str) -> str:
