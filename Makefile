@@ -50,9 +50,9 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater conform --self-test --long
 	@$(BIN)/python -m highwater.soak.kills --minutes 10
 	@$(BIN)/python -m highwater.soak.rules --small
-	@$(BIN)/python -m highwater.soak.rule_mutants --mutants 40
-	@$(BIN)/python -m highwater.soak.power
-	@$(BIN)/python -m highwater.soak.simulator_power
+	@$(BIN)/python -m highwater.power --judge rules --generated 40
+	@$(BIN)/python -m highwater.power --generated 120
+	@$(BIN)/python -m highwater.power --judge simulator --generated 40
 	@$(BIN)/python -m highwater.soak.planted_anomalies --ops 100000
 	@$(BIN)/python -m highwater.soak.guard_histories
 	@$(BIN)/python -m highwater.soak.division --ops 10000000
@@ -76,7 +76,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m highwater.fuzz.wire.decoders --seconds 300
 	@$(BIN)/highwater fuzz reference --seconds 600 --lines
 	@$(BIN)/highwater fuzz --self-test --seconds 60 --seeds 5
-	@$(BIN)/python -m highwater.soak.fuzz_power
+	@$(BIN)/python -m highwater.power --judge fuzzer --set requests --jobs 1
 	@$(BIN)/highwater simulate --seeds 0:20000 --out results/sweep $(ARGS)
 	@$(BIN)/python -m highwater.soak.seed_recheck results/sweep --every 100 --master 'local-cluster[2,1,1024]'
 

@@ -13,7 +13,7 @@ from highwater.command_line import application
 from highwater.conformance.connection import access_of
 from highwater.conformance.targets.commands import read_cluster_file
 from highwater.conformance.verdicts import CaseVerdict, Expectation
-from highwater.soak.power.__main__ import soak
+from highwater.power.__main__ import measure
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "conformance").iterdir())
 README = next(page for page in PAGES if page.name == "README.md")
@@ -55,7 +55,7 @@ def test_the_options_exist(page: Path) -> None:
     known = {option for name in ("conform", "diff") for parameter in commands[name].params for option in parameter.opts}
     if page.name == "power.md":
         power = typer.Typer()
-        power.command()(soak)
+        power.command()(measure)
         known |= {option for parameter in get_command(power).params for option in parameter.opts}
     reported = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text()))
     reported -= {option for option in reported if option.startswith("--hw-")}

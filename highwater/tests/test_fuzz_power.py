@@ -1,48 +1,50 @@
-"""The wrong brokers that an author wrote who had not read the fuzzer."""
+"""The judge `fuzzer`: a mutant is planted in a copy, and what the control shows counts for none."""
 
 from pathlib import Path
 
 import pytest
 
 from highwater.errors import UsageError
+from highwater.power import fuzzer
+from highwater.power.fuzzer import FuzzerJudge, Reported, plant
+from highwater.power.mutation import source_of
+from highwater.power.table import NamedMutant, written
+from highwater.power.trial import Outcome, Trial, run_trials
 from highwater.soak.compiled.build import copy_sources
-from highwater.soak.fuzz_power.__main__ import CONTROL, TABLE, Reported, defects, plant, runs
 
 SECONDS = 20
 
 
-@pytest.mark.parametrize("table", sorted(TABLE.parent.glob("*.toml")), ids=lambda table: table.stem)
-def test_each_defect_changes_one_text_of_the_reference(table: Path) -> None:
-    for defect in defects(table):
-        text = (Path(__file__).parents[2] / defect.file).read_text()
-        assert text.count(defect.old) == 1, defect.name
-        assert text.replace(defect.old, defect.new) != text, defect.name
-    assert len({defect.name for defect in defects(table)}) == len(defects(table))
+def requests(name: str) -> NamedMutant:
+    return next(mutant for mutant in written("requests") if mutant.name == name)
 
 
-def test_a_defect_is_planted_in_the_copy_only(tmp_path: Path) -> None:
+def test_a_mutant_is_planted_in_the_copy_only(tmp_path: Path) -> None:
     copy_sources(tmp_path)
-    defect = defects()[0]
-    plant(tmp_path, defect)
-    assert defect.new in (tmp_path / "highwater" / defect.file).read_text()
-    with pytest.raises(UsageError, match="occurs 0 times"):
-        plant(tmp_path, defect)
+    mutant = requests("topic-name-of-any-length")
+    plant(tmp_path, mutant)
+    assert (tmp_path / "highwater" / "reference" / "topics.py").read_text() == mutant.mutant.source
+    assert source_of(mutant.mutant.module) != mutant.mutant.source
+    with pytest.raises(UsageError, match="the copy has no module"):
+        plant(tmp_path / "elsewhere", mutant)
 
 
-def test_what_the_control_shows_counts_for_no_defect() -> None:
+def test_what_the_control_shows_counts_for_no_mutant() -> None:
     control = Reported(["refuse-DescribeAcls-v1-1: accepted"], [])
     run = Reported(["refuse-DescribeAcls-v3-2: accepted", "alive-Fetch-v4-1: silent"], ["not examined: stall"])
     assert run.besides(control) == ["alive-Fetch-v4-1: silent"]
 
 
-def test_an_unknown_defect_is_an_error() -> None:
-    with pytest.raises(UsageError, match="no such defects: dance"):
-        next(runs(TABLE, ["dance"], 5, 1))
+def test_a_control_that_is_not_clean_judges_no_mutant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzer, "copy_sources", lambda _: None)
+    monkeypatch.setattr(FuzzerJudge, "_fuzz", lambda *_: Reported([], ["not examined: stall"]))
+    with pytest.raises(UsageError, match="correct broker is not clean"):
+        FuzzerJudge(folder=tmp_path).session(lambda: None)
 
 
 @pytest.mark.long
-def test_a_wrong_broker_is_found_and_the_correct_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (control, clean), (name, reported) = runs(TABLE, ["one-result-for-all-acls"], SECONDS, 1)
-    assert (control, clean.findings) == (CONTROL, [])
-    assert reported.besides(clean), name
+def test_a_wrong_broker_is_found_and_the_correct_one_is_not(tmp_path: Path) -> None:
+    judge, trials = FuzzerJudge(SECONDS, tmp_path), list[Trial]()
+    mutant = requests("one-result-for-all-acls")
+    judge.session(lambda: trials.extend(run_trials(judge, [mutant], judge.plan, limit_s=600, jobs=1)))
+    assert [trial.outcome for trial in trials] == [Outcome.KILLED]

@@ -1,19 +1,32 @@
-"""The power of the suite: the mutants can be made, a statement has its lines, and a sample is still killed."""
+"""The power of the checks: the table of mutants, the frame of a trial, the store, and samples that are still killed."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from highwater.errors import UsageError
-from highwater.soak.mutation import source_of
-from highwater.soak.power import mutants
-from highwater.soak.power.lines import CaseLines, LinesFile, Tracer, may_notice, without_repetitions
-from highwater.soak.power.mutants import equivalents, generated, statement_at, survivors, written
-from highwater.soak.power.results import Killer, Outcome, Results, Trial, read_killers, record_killers, score_text
+from highwater.power import trial as frame
+from highwater.power.lines import CaseLines, LinesFile, without_repetitions
+from highwater.power.mutation import source_of, unchanged
+from highwater.power.simulator import KINDS_OF_RUN, SimulatorJudge
+from highwater.power.store import Killer, Store, read_killers, record_killers, score_text
+from highwater.power.table import (
+    NamedMutant,
+    equivalents,
+    generated,
+    is_outside_of_functions,
+    sets,
+    statement_at,
+    survivors,
+    written,
+)
+from highwater.power.trial import Outcome, Trial, run_trials
 
 SAMPLE = (
     "fetch-newer-leader-epoch-accepted",
@@ -29,7 +42,8 @@ SAMPLE = (
     "create-topics-validate-only-creates",
     "alter-configs-keeps-others",
 )
-"""Mutants that die in a second or two, of each part of the broker."""
+"""Mutants of each part of the broker whose killers take a fraction of a second."""
+OF_SIMULATOR = ("produce-waits-for-its-first-offset", "fetch-min-bytes-as-one", "repeated-end-with-other-outcome")
 SOURCE = """\
 def f(
     a: int,
@@ -42,23 +56,33 @@ def f(
         )
     return 2
 """
+JUDGES = ("suite", "simulator")
 
 
-@pytest.mark.parametrize(
-    ("path", "least"),
-    [(mutants.WRITTEN, 180), (mutants.FOLDER / "typical.toml", 30), (mutants.FOLDER / "subtle.toml", 20)],
-)
-def test_every_written_mutant_changes_its_module(path: Path, least: int) -> None:
-    found = written(path)
-    assert len({mutant.name for mutant in found}) == len(found) >= least
+# -- the table ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sets())
+def test_every_written_mutant_changes_its_module(name: str) -> None:
+    found = written(name)
+    assert len({mutant.name for mutant in found}) == len(found) >= 15
     assert all(mutant.mutant.source != source_of(mutant.mutant.module) and mutant.effect for mutant in found)
 
 
-def test_every_written_mutant_has_a_killer_or_a_reason() -> None:
-    """Update the lists with `python -m highwater.soak.power --mutants 0 --record`."""
-    killed, excused = set(read_killers()), [known.name for known in (*equivalents(), *survivors()) if known.name]
+def test_a_mutant_with_the_name_of_another_set_is_the_same_one() -> None:
+    keys: dict[str, str] = {}
+    for mutant in (mutant for name in sets() for mutant in written(name)):
+        assert keys.setdefault(mutant.name, mutant.key) == mutant.key, mutant.name
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+def test_every_written_mutant_has_a_killer_or_a_reason(judge: str) -> None:
+    """Update the lists with `python -m highwater.power --judge JUDGE --record`."""
+    names = {mutant.name for mutant in written()}
+    killed = names & set(read_killers(judge))
+    excused = [known.name for known in (*equivalents(), *survivors(judge)) if known.name]
     assert killed.isdisjoint(excused), sorted(killed.intersection(excused))
-    assert sorted([*killed, *excused]) == sorted({*killed, *(mutant.name for mutant in written())})
+    assert sorted([*killed, *excused]) == sorted(names)
 
 
 def test_the_same_seed_generates_the_same_mutants() -> None:
@@ -72,81 +96,199 @@ def test_the_same_seed_generates_the_same_mutants() -> None:
 )
 def test_the_lines_of_a_statement(line: int, lines: range) -> None:
     assert statement_at(SOURCE, line) == lines
+    assert is_outside_of_functions(SOURCE, line) == (line < 4)
 
 
 def test_a_written_mutant_that_is_not_in_its_file_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "mutants.toml"
-    path.write_text(
-        '[[mutant]]\nname = "m"\nfile = "reference/broker.py"\nold = "no such text"\nnew = ""\neffect = "e"\n'
-    )
+    row = '[[mutant]]\nname = "m"\nfile = "reference/broker.py"\nold = "no such text"\nnew = ""\neffect = "e"\n'
+    (tmp_path / "some.toml").write_text(row)
     with pytest.raises(UsageError, match="occurs 0 times"):
-        mutants.written(path)
+        written("some", tmp_path)
+    with pytest.raises(UsageError, match="no set of mutants 'other'"):
+        written("other", tmp_path)
 
 
-def lines_of(**lines: list[int]) -> CaseLines:
-    return CaseLines(source="", seconds=0.1, lines=lines)
+# -- which case executes what ---------------------------------------------------------------------------
 
 
 def test_cases_that_do_not_execute_the_line_are_not_run() -> None:
-    file = LinesFile({"A": lines_of(m=[1, 2]), "B": lines_of(m=[2]), "C": lines_of(n=[1])}, start={"m": [9]})
-    assert may_notice(file, "m", [1]) == {"A"}
-    assert may_notice(file, "m", [2, 3]) == {"A", "B"}
-    assert may_notice(file, "m", [3]) == set()
-    assert may_notice(file, "m", [9]) == {"A", "B"}, "a constant concerns all that use the module"
-
-
-def test_lines_that_a_node_did_not_write_are_an_error(tmp_path: Path) -> None:
-    tracer = Tracer(tmp_path)
-    (tmp_path / "1-11.json").write_text('{"A": {"m": [1, 2]}}')
-    assert tracer.collect({"1": 11}) == {"A": {"m": [1, 2]}}
-    with pytest.raises(UsageError, match="are lost: 2"):
-        tracer.collect({"1": 11, "2": 12})
+    file = LinesFile()
+    file.add("A", CaseLines("", 0.1, is_passed=True), {"m": frozenset({1, 2})})
+    file.add("B", CaseLines("", 0.1, is_passed=True), {"m": frozenset({2})})
+    file.add("C", CaseLines("", 0.1, is_passed=True), {"n": frozenset({1})})
+    assert file.may_notice("m", [1], at_import=False).keys() == {"A"}
+    assert file.may_notice("m", [2, 3], at_import=False).keys() == {"A", "B"}
+    assert file.may_notice("m", [3], at_import=False) == {}
+    assert file.may_notice("m", [9], at_import=True).keys() == {"A", "B"}, "a constant concerns all that use the module"
 
 
 def test_of_cases_that_execute_the_same_lines_one_is_run() -> None:
-    same = frozenset({1, 2})
-    cases = {
-        "v1": ("test_a", same),
-        "v2": ("test_a", same),
-        "v3": ("test_a", frozenset({1})),
-        "other": ("test_b", same),
-    }
+    cases = {"v1": ("test_a", 1), "v2": ("test_a", 1), "v3": ("test_a", 2), "other": ("test_b", 1)}
     assert without_repetitions(cases) == ["v2", "v3", "other"]
+
+
+# -- the frame ------------------------------------------------------------------------------------------
+
+
+class PretendJudge(frame.Judge):
+    """Checks that are functions; each runs in a fork that has loaded the mutant."""
+
+    name = "pretend"
+
+    def __init__(self, checks: dict[str, Callable[[], str]]) -> None:
+        self._checks = checks
+
+    def version(self) -> str:
+        return "1"
+
+    def plan(self, mutant: NamedMutant) -> list[str]:
+        return list(self._checks)
+
+    def reloaded(self, module: str) -> set[str]:
+        return {"highwater.names"}
+
+    def begin(self, mutant: NamedMutant) -> None:
+        pass
+
+    def check(self, name: str) -> str:
+        return self._checks[name]()
+
+    def limit_s(self, name: str) -> float:
+        return 20 if name == "slow" else 2
+
+
+def finds_a_near_name() -> str:
+    from highwater.names import unknown_name
+
+    return "" if "Fence" in str(unknown_name("guard", "Fenc", ["Fence", "Isr"], "--list").hint) else "no hint"
+
+
+def passes() -> str:
+    return ""
+
+
+def loops() -> str:
+    while True:
+        pass
+
+
+def ends_the_process() -> str:
+    os.kill(os.getpid(), 9)
+    return ""
+
+
+def with_first_line(line: str) -> NamedMutant:
+    control = unchanged("highwater.names")
+    return NamedMutant(replace(control, source=f"{line}\n{control.source}") if line else control, "a")
+
+
+def try_one(judge: frame.Judge, mutant: NamedMutant, limit_s: float = 10.0) -> Trial:
+    (found,) = run_trials(judge, [mutant], judge.plan, limit_s, jobs=1)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome", "killer", "message"),
+    [
+        ("", Outcome.SURVIVED, "", ""),
+        ("1 / 0", Outcome.KILLED, "hint", "ZeroDivisionError: division by zero"),
+        ("unknown_name = lambda *_: None", Outcome.SURVIVED, "", ""),  # defined again below
+    ],
+    ids=["unchanged", "raises", "no effect"],
+)
+def test_the_outcome_of_a_mutant(line: str, outcome: Outcome, killer: str, message: str) -> None:
+    judge = PretendJudge({"passes": passes, "hint": finds_a_near_name})
+    found = try_one(judge, with_first_line(line))
+    assert (found.outcome, found.killer, found.message) == (outcome, killer, message)
+    assert finds_a_near_name() == "", "this process has the module as it is"
+
+
+def test_a_check_that_fails_on_the_correct_broker_judges_no_mutant() -> None:
+    with pytest.raises(UsageError, match="found to be wrong, too, by always: wrong"):
+        try_one(PretendJudge({"always": lambda: "wrong"}), with_first_line(""))
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [(loops, "does not end within 2 s of processor time"), (ends_the_process, "the process ended with signal 9")],
+)
+def test_a_broker_that_does_not_end_is_killed(
+    check: Callable[[], str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame, "prove", lambda *_: None)
+    found = try_one(PretendJudge({"passes": passes, "check": check}), with_first_line(""))
+    assert (found.outcome, found.killer, found.message) == (Outcome.KILLED, "check", message)
+
+
+def test_a_trial_ends_with_its_processor_time() -> None:
+    found = try_one(PretendJudge({"passes": passes, "slow": loops}), with_first_line(""), limit_s=1.5)
+    assert (found.outcome, found.killer) == (Outcome.UNFINISHED, "")
+    assert found.cpu_s < 4
+
+
+def test_a_mutant_that_no_check_reaches_is_not_run() -> None:
+    assert try_one(PretendJudge({}), with_first_line("1 / 0")).outcome is Outcome.NOT_REACHED
+
+
+# -- the store ------------------------------------------------------------------------------------------
 
 
 def trial(name: str, outcome: Outcome, killer: str = "") -> Trial:
     return Trial(
-        key=name, suite="s", name=name, module="m", line=1, before="", after="", effect="", outcome=outcome,
-        killer=killer, brokers=1,
+        judge="suite", version="s", key=name, name=name, module="m", line=1, before="", after="", effect="",
+        outcome=outcome, killer=killer, limit_s=60,
     )  # fmt: skip
 
 
 def test_a_run_continues_with_what_was_not_finished(tmp_path: Path) -> None:
-    path = tmp_path / "trials.ndjson"
     for outcome in (Outcome.KILLED, Outcome.SURVIVED, Outcome.UNFINISHED):
-        Results(path).add(trial(outcome.name, outcome))
-    again = Results(path)
-    assert again.known("KILLED", "s")
-    assert again.known("SURVIVED", "s")
-    assert again.known("UNFINISHED", "s") is None
-    assert again.known("KILLED", "another suite") is None
-    assert "1 of 3 mutants died" in score_text(again.trials)
+        Store("suite", tmp_path).add(trial(outcome.name, outcome))
+    again = Store("suite", tmp_path)
+    assert again.known("KILLED", "s", 60)
+    assert again.known("SURVIVED", "s", 60)
+    assert again.known("UNFINISHED", "s", 60)
+    assert again.known("UNFINISHED", "s", 61) is None
+    assert again.known("KILLED", "another suite", 60) is None
+    assert "1 of 3 mutants were killed" in score_text(again.trials)
+    again.leave_out()
+    assert again.known("KILLED", "s", 60) is None
+    assert Store("simulator", tmp_path).trials == []
 
 
 def test_a_killer_is_recorded_and_a_survivor_loses_its_own(tmp_path: Path) -> None:
     path = tmp_path / "killers.json"
-    record_killers([trial("a", Outcome.KILLED, killer="PRD-1"), trial("b", Outcome.KILLED, killer="PRD-2")], path)
-    record_killers([trial("a", Outcome.SURVIVED)], path)
-    assert read_killers(path) == {"b": Killer("PRD-2", 1)}
+    record_killers("suite", [trial("a", Outcome.KILLED, "PRD-1"), trial("b", Outcome.KILLED, "PRD-2")], path)
+    record_killers("simulator", [trial("a", Outcome.KILLED, "calm 1")], path)
+    record_killers("suite", [trial("a", Outcome.SURVIVED)], path)
+    assert read_killers("suite", path) == {"b": Killer("PRD-2")}
+    assert read_killers("simulator", path) == {"a": Killer("calm 1")}
 
 
-def run_recorded(folder: Path, *names: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "highwater.soak.power", *names, "--mutants", "0", "--recorded"]
-    return subprocess.run(command, cwd=folder, env={**os.environ}, capture_output=True, text=True, check=False)
+# -- samples --------------------------------------------------------------------------------------------
+
+
+def run_recorded(folder: Path, judge: str, *names: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "highwater.power", *names, "--judge", judge, "--recorded"]
+    command += ["--results", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_plan_of_the_simulator_begins_with_the_recorded_run() -> None:
+    (mutant,) = (each for each in written() if each.name == OF_SIMULATOR[0])
+    plan = list(islice(SimulatorJudge().plan(mutant), 30))
+    assert plan[0] == read_killers("simulator")[mutant.name].check
+    assert {check.split()[0] for check in plan} == {*KINDS_OF_RUN, "machine"}
 
 
 @pytest.mark.long
-def test_a_sample_of_the_mutants_is_killed(tmp_path: Path) -> None:
-    ended = run_recorded(tmp_path, *SAMPLE)
+def test_a_sample_of_the_mutants_is_killed_by_the_suite(tmp_path: Path) -> None:
+    ended = run_recorded(tmp_path, "suite", *SAMPLE)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert f"{len(SAMPLE)} of {len(SAMPLE)} mutants died" in ended.stdout
+    assert f"{len(SAMPLE)} of {len(SAMPLE)} mutants were killed" in ended.stdout
+
+
+@pytest.mark.soak
+def test_a_sample_of_the_mutants_is_found_by_the_simulator(tmp_path: Path) -> None:
+    ended = run_recorded(tmp_path, "simulator", *OF_SIMULATOR)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"{len(OF_SIMULATOR)} of {len(OF_SIMULATOR)} mutants were killed" in ended.stdout

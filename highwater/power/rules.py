@@ -1,29 +1,27 @@
-"""Mutate the audit rules: `python -m highwater.soak.rule_mutants [--mutants N] [--seed S] [--jobs J] [MODULE...]`.
+"""The judge `rules`: mutants of the audit rules, judged by a second implementation and by the tests.
 
-The killers of the rules of a partition are the second oracle, which was written without reading the rules, on random
+The checks of the rules of a partition are the second oracle, which was written without reading the rules, on random
 histories, and what the witnesses of a finding must show; those of divided partitions are the whole ones. What survives
-is given to the tests of the rules, the only killer of the rules of a run. Prints the score of each module by killer,
-and its survivors.
+is given to the tests of the rules, the only check of the rules of a run.
 """
 
-import os
 import random
 import re
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
-from itertools import chain, groupby, islice
+from itertools import chain, islice
+from pathlib import Path
 from pkgutil import iter_modules
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import pytest
-import typer
-from rich.console import Console
 
-from highwater.errors import ExitCode
-from highwater.pools import process_pool
+from highwater import reports
+from highwater.power.mutation import Mutant, loaded, mutants
+from highwater.power.store import digest_of
+from highwater.power.table import NamedMutant
+from highwater.power.trial import Judge
 from highwater.reports.columns import Operations
 from highwater.reports.execution.division.chunks import InMemoryChunks
 from highwater.reports.tests.oracle import comparison, exhaustive, witnesses
@@ -31,12 +29,10 @@ from highwater.reports.tests.oracle.histories import random_history
 from highwater.reports.tests.oracle.history import History
 from highwater.reports.tests.oracle.mixtures import mixture
 from highwater.reports.tests.random_ops import random_operations
-from highwater.results import progress
 from highwater.soak.division import by_completion, finding_rows
-from highwater.soak.mutation import Mutant, Outcome, mutants, outcome, unchanged
 
 RULES: Final = "highwater.reports.rules"
-IMPORTED: Final = re.compile(r"highwater\.(reports(\..*)?|soak\.division)")
+RELOADED: Final = re.compile(r"highwater\.(reports(\..*)?|soak\.division)")
 HISTORIES: Final = 3_000
 EVERY: Final = 101  # of the small histories
 FIRST_SEED: Final = 5_000_000  # of no other comparison
@@ -119,12 +115,12 @@ def passes_the_tests() -> bool:
     return pytest.main(["-x", "-q", "--assert=plain", "-Wignore", "-pno:cacheprovider", "-n0", *files]) == 0
 
 
-Killer = Callable[[], bool]
-ORACLE: Final[tuple[Killer, ...]] = (agrees_with_the_oracle, names_witnesses, passes_the_tests)
-WHOLE: Final[tuple[Killer, ...]] = (is_the_same_when_divided, passes_the_tests)
-BOTH: Final[tuple[Killer, ...]] = (agrees_with_the_oracle, is_the_same_when_divided, names_witnesses, passes_the_tests)
-TESTS: Final[tuple[Killer, ...]] = (passes_the_tests,)
-KILLERS: Final[dict[str, tuple[Killer, ...]]] = {
+Check = Callable[[], bool]
+ORACLE: Final[tuple[Check, ...]] = (agrees_with_the_oracle, names_witnesses, passes_the_tests)
+WHOLE: Final[tuple[Check, ...]] = (is_the_same_when_divided, passes_the_tests)
+BOTH: Final[tuple[Check, ...]] = (agrees_with_the_oracle, is_the_same_when_divided, names_witnesses, passes_the_tests)
+TESTS: Final[tuple[Check, ...]] = (passes_the_tests,)
+CHECKS: Final[dict[str, tuple[Check, ...]]] = {
     **dict.fromkeys(("committed", "cycles", "findings", "log", "polls", "register", "storage"), ORACLE),
     **dict.fromkeys(("division", "merge"), WHOLE),
     **dict.fromkeys(("partition", "summary", "view"), BOTH),
@@ -133,17 +129,47 @@ KILLERS: Final[dict[str, tuple[Killer, ...]]] = {
 WITHOUT_RULES: Final = {"rule"}  # names and texts
 
 
-def judge(mutant: Mutant) -> str:
-    """Return by whom and how a mutant was killed; empty if it survived."""
-    for killer in killers_of(mutant):
-        found = outcome(mutant, IMPORTED, killer)
-        if found is not Outcome.SURVIVED:
-            return f"{killer.__name__}: {found.name.lower()}"
-    return ""
+LIMIT_S: Final = 60.0
 
 
-def killers_of(mutant: Mutant) -> tuple[Killer, ...]:
-    return KILLERS[mutant.module.rpartition(".")[2]]
+class RulesJudge(Judge):
+    """The functions above as checks."""
+
+    name = "rules"
+
+    def session(self, work: Callable[[], None]) -> None:
+        judged_histories(), whole_partitions()  # once, for all forks
+        work()
+
+    def version(self) -> str:
+        return digest_of([Path(reports.__path__[0])])
+
+    def mutants(self, mutant_set: str, count: int, seed: int) -> Iterator[NamedMutant]:
+        """Yield up to `count` mutants of each module of the rules (0: all)."""
+        for mutant in drawn(sorted(CHECKS), count, seed):
+            yield NamedMutant(mutant, f"{mutant.module.rpartition('.')[2]}:{mutant.line}")
+
+    def plan(self, mutant: NamedMutant) -> list[str]:
+        return [check.__name__ for check in checks_of(mutant.mutant.module)]
+
+    def reloaded(self, module: str) -> set[str]:
+        return loaded(RELOADED)
+
+    def begin(self, mutant: NamedMutant) -> None:
+        """Do nothing: the checks import the rules."""
+
+    def check(self, name: str) -> str:
+        return "" if NAMED[name]() else "a difference"
+
+    def limit_s(self, name: str) -> float:
+        return LIMIT_S
+
+
+NAMED: Final = {check.__name__: check for checks in CHECKS.values() for check in checks}
+
+
+def checks_of(module: str) -> tuple[Check, ...]:
+    return CHECKS[module.rpartition(".")[2]]
 
 
 def places() -> dict[str, str]:
@@ -157,39 +183,3 @@ def drawn(modules: list[str], count: int, seed: int) -> Iterator[Mutant]:
     """Yield up to `count` mutants of each module (0: all)."""
     for module in modules:
         yield from islice(mutants(import_module(places()[module]).__name__, random.Random(seed)), count or None)
-
-
-def soak(
-    modules: Annotated[list[str] | None, typer.Argument(help="Modules of reports/rules; default: all.")] = None,
-    count: Annotated[int, typer.Option("--mutants", min=0, help="Mutants of each module; 0: all.")] = 0,
-    seed: Annotated[int, typer.Option(help="Seed of the choice.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
-) -> None:
-    """Print the score of each module, and its survivors."""
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    assert places().keys() == KILLERS.keys() | WITHOUT_RULES, "a module of the rules without a killer"
-    chosen = list(drawn(modules or sorted(KILLERS), count, seed))
-    judged_histories(), whole_partitions()  # once, for all forks
-    for mutant in {killers_of(mutant): mutant for mutant in chosen}.values():
-        if found := judge(unchanged(mutant.module)):
-            console.print(f"{mutant.module} is killed without a mutation ({found}): nothing can be judged.")
-            sys.exit(ExitCode.USAGE)
-    survivors = 0
-    with process_pool(jobs) as pool, progress("mutants", len(chosen)) as step:
-        judged = zip(chosen, pool.map(judge, chosen), strict=True)
-        for module, of_module in groupby(judged, lambda pair: pair[0].module):  # so that an interrupted run has scores
-            counted: Counter[str] = Counter()
-            for mutant, found in of_module:
-                counted[found] += 1
-                if not found:
-                    console.print(f"survived: {mutant}")
-                step()
-            survivors += counted[""]
-            by = ", ".join(f"{count} {how}" for how, count in counted.most_common() if how)
-            console.print(f"{module}: {counted.total() - counted['']} of {counted.total()} killed ({by})")
-    console.print(f"{len(chosen) - survivors} of {len(chosen)} killed")
-    console.print(f"To repeat: python -m highwater.soak.rule_mutants --mutants {count} --seed {seed}")
-
-
-if __name__ == "__main__":
-    typer.run(soak)

@@ -1,22 +1,19 @@
-"""Mutants of a module, and processes in which they are loaded instead of it. The mutations are cosmic-ray's.
+"""Mutants of a module, and how a process loads one instead of the module. The mutations are cosmic-ray's.
 
 A mutant that only changes an annotation, an assertion or whether a class is frozen is none: nothing behaves
-differently. Each mutant is loaded in a fork of this process, so that what the killers share is computed once.
+differently.
 """
 
 import ast
-import os
 import random
 import re
-import resource
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
+from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
+from importlib.util import find_spec, spec_from_loader
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -36,17 +33,6 @@ PLAUSIBLE: Final = re.compile(
     r"|IsNot_Is))"
 )
 WITHOUT_EFFECT: Final = {"frozen", "slots", "covariant", "strict"}  # arguments that only restrict what a program may do
-CPU_S: Final = 120
-"""CPU time of a mutant; an alarm would be cancelled by the time limits of the tests."""
-
-
-class Outcome(IntEnum):
-    """What happened to a mutant."""
-
-    SURVIVED = 0
-    KILLED = 1
-    RAISED = 2
-    TIMED_OUT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +70,13 @@ def unchanged(module: str) -> Mutant:
     return Mutant(module, 0, "", "", source_of(module))
 
 
+@cache
 def source_of(module: str) -> str:
-    """Return the source of an imported module."""
-    found = sys.modules[module].__file__
+    """Return the source of a module, which is not imported: a trial imports it when the mutant is in its place."""
+    found = find_spec(module)
     assert found is not None
-    return Path(found).read_text()
+    assert found.origin is not None
+    return Path(found.origin).read_text()
 
 
 def with_mutation(module: str, source: str, mutated: str) -> Mutant:
@@ -142,32 +130,39 @@ class _Mutated(MetaPathFinder, Loader):
         exec(compile(self._mutant.source, self._mutant.module, "exec"), vars(module))
 
 
-def load_instead(mutant: Mutant, imported: re.Pattern[str]) -> None:
-    """Make later imports load the mutant, and all modules like `imported` again; only for a process of its own."""
-    for name in [name for name in sys.modules if imported.fullmatch(name)]:
+def load_instead(mutant: Mutant, reloaded: Collection[str]) -> None:
+    """Make later imports load the mutant, and the modules in `reloaded` again; only for a process of its own."""
+    for name in [name for name in sys.modules if name in reloaded or name == mutant.module]:
         del sys.modules[name]
+        package, _, last = name.rpartition(".")
+        # `from package import module` returns the attribute of the package if it has one.
+        if last in vars(sys.modules.get(package, sys)):
+            delattr(sys.modules[package], last)
     sys.meta_path.insert(0, _Mutated(mutant))
 
 
-def outcome(mutant: Mutant, imported: re.Pattern[str], survives: Callable[[], bool]) -> Outcome:
-    """Return what `survives` says in a process that has imported the mutant, and all modules like `imported` again."""
-    child = os.fork()
-    if not child:
-        _be_a_child(mutant, imported, survives)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return Outcome.TIMED_OUT if os.WTERMSIG(status) == signal.SIGXCPU else Outcome.RAISED
-    return Outcome(os.WEXITSTATUS(status))
+def loaded(pattern: re.Pattern[str]) -> set[str]:
+    """Return the names of the imported modules that a pattern matches."""
+    return {name for name in sys.modules if pattern.fullmatch(name)}
 
 
-def _be_a_child(mutant: Mutant, imported: re.Pattern[str], survives: Callable[[], bool]) -> None:
-    """Run `survives` with the mutant, and exit."""
-    found = Outcome.RAISED
-    try:
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 5))
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os.dup2(1, 2)
-        load_instead(mutant, imported)
-        found = Outcome.SURVIVED if survives() else Outcome.KILLED
-    finally:
-        os._exit(found)
+def importers_of(module: str, names: Collection[str]) -> set[str]:
+    """Return those of the imported modules `names` that import a module, or one that does, and so on."""
+    found, new = {module}, {module}
+    imports = {name: _imports(name) for name in names}
+    while new:
+        new = {name for name, imported in imports.items() if imported & new} - found
+        found |= new
+    return found
+
+
+@cache
+def _imports(name: str) -> frozenset[str]:
+    """Return the modules that a module names in import statements, at any depth of its source."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(source_of(name))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(found)

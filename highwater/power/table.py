@@ -1,4 +1,7 @@
-"""The mutants: those of cosmic-ray, drawn by chance, and written ones in a file, each with its effect on a client."""
+"""The table of mutants: written ones, each with its effect on a client, and a random sample of cosmic-ray's.
+
+The folder `mutants` has the written ones, a file for each set; a name occurs once in all of them.
+"""
 
 import ast
 import hashlib
@@ -15,10 +18,12 @@ from typing import Final
 import msgspec
 
 from highwater.errors import UsageError
-from highwater.soak.mutation import Mutant, mutants, source_of, with_mutation
+from highwater.power.mutation import Mutant, mutants, source_of, with_mutation
 
 FOLDER: Final = Path(__file__).parent
-WRITTEN: Final = FOLDER / "mutants.toml"
+SETS: Final = FOLDER / "mutants"
+WRITTEN: Final = "written"
+"""The set of which each mutant has a killer or a reason, for the suite and for the simulator."""
 EQUIVALENT: Final = FOLDER / "equivalent.toml"
 SURVIVORS: Final = FOLDER / "survivors.toml"
 PACKAGES: Final = ("replication", "groups", "transactions", "storage", "controller")
@@ -38,13 +43,14 @@ class Need(StrEnum):
     FAILOVER = "failover"
 
 
-class BehaviourMutant(msgspec.Struct, frozen=True):
-    """A mutant of the broker; `effect` is what a client sees, empty for a generated one."""
+class NamedMutant(msgspec.Struct, frozen=True):
+    """A mutant with a name; `effect` is what a client sees, empty for a generated one."""
 
     mutant: Mutant
     name: str
     effect: str = ""
     needs: Need = Need.ONE_BROKER
+    kind: str = ""
 
     @property
     def key(self) -> str:
@@ -60,6 +66,11 @@ class BehaviourMutant(msgspec.Struct, frozen=True):
     def lines(self) -> range:
         """Return the line numbers of the statement that is changed; of a compound one those of its head."""
         return statement_at(source_of(self.mutant.module), self.mutant.line)
+
+    @property
+    def is_at_import(self) -> bool:
+        """Return whether the changed line runs when its module is imported, as those of constants and defaults do."""
+        return is_outside_of_functions(source_of(self.mutant.module), self.mutant.line)
 
 
 def statement_at(source: str, line: int) -> range:
@@ -79,6 +90,15 @@ def statement_at(source: str, line: int) -> range:
     return best
 
 
+def is_outside_of_functions(source: str, line: int) -> bool:
+    """Return whether a line is in no body of a function."""
+    return not any(
+        node.body[0].lineno <= line <= (node.end_lineno or line)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
 def modules() -> list[str]:
     """Return the modules whose behaviour the generated mutants change."""
     found = []
@@ -88,17 +108,20 @@ def modules() -> list[str]:
     return sorted(set(found) - WITHOUT_BEHAVIOUR)
 
 
-def generated(count: int, seed: int) -> Iterator[BehaviourMutant]:
+def generated(count: int, seed: int) -> Iterator[NamedMutant]:
     """Yield about `count` mutants of cosmic-ray; each module has a share of them by its length, at least one."""
-    sizes = {name: len(source_of(import_module(name).__name__).splitlines()) for name in modules()}
+    sizes = {name: len(source_of(name).splitlines()) for name in modules()}
     for name, size in sizes.items() if count else ():
         share = max(1, round(count * size / sum(sizes.values())))
         for mutant in islice(mutants(name, random.Random(f"{seed} {name}")), share):
-            yield BehaviourMutant(mutant, f"{name.removeprefix('highwater.reference.')}:{mutant.line}")
+            yield NamedMutant(mutant, f"{name.removeprefix('highwater.reference.')}:{mutant.line}")
 
 
-class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry of the file; `file` is a path in the repository, `old` occurs in it once and is replaced by `new`."""
+class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One row of a set; `file` is a path in the repository, `old` occurs in it once and is replaced by `new`.
+
+    `kind` is the finding that the wire fuzzer promises for it.
+    """
 
     name: str
     file: str
@@ -106,57 +129,77 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     new: str
     effect: str
     needs: Need = Need.ONE_BROKER
+    kind: str = ""
 
 
-def written(path: Path = WRITTEN) -> list[BehaviourMutant]:
-    """Read the written mutants; raises UsageError for one whose text is not in its file, or there more than once."""
-    document = tomllib.loads(path.read_text()) if path.exists() else {}
-    return [_from_file(msgspec.convert(entry, _Written), path) for entry in document.get("mutant", ())]
+def sets() -> list[str]:
+    """Return the names of the sets of written mutants."""
+    return sorted(path.stem for path in SETS.glob("*.toml"))
 
 
-def _from_file(entry: _Written, path: Path) -> BehaviourMutant:
-    module = import_module("highwater." + entry.file.removesuffix(".py").replace("/", "."))
-    source = source_of(module.__name__)
-    if source.count(entry.old) != 1:
-        found = source.count(entry.old)
+def written(name: str = WRITTEN, folder: Path = SETS) -> list[NamedMutant]:
+    """Read a set of written mutants; raises UsageError for one whose text is not in its file exactly once."""
+    path = folder / f"{name}.toml"
+    if not path.exists():
+        raise UsageError(f"there is no set of mutants {name!r}", hint=f"known: {', '.join(sets())}")
+    rows = tomllib.loads(path.read_text()).get("mutant", ())
+    return [_mutant_of(msgspec.convert(row, _Row), path) for row in rows]
+
+
+def _mutant_of(row: _Row, path: Path) -> NamedMutant:
+    module = "highwater." + row.file.removesuffix(".py").replace("/", ".")
+    source = source_of(module)
+    if source.count(row.old) != 1:
+        found = source.count(row.old)
         raise UsageError(
-            f"the text of mutant {entry.name!r} occurs {found} times in {entry.file}",
+            f"the text of mutant {row.name!r} occurs {found} times in {row.file}",
             where=str(path), hint="quote enough of the lines around it",
         )  # fmt: skip
-    mutated = source.replace(entry.old, entry.new)
+    mutated = source.replace(row.old, row.new)
     try:
-        compile(mutated, entry.file, "exec")
+        compile(mutated, row.file, "exec")
     except SyntaxError as error:
-        raise UsageError(f"mutant {entry.name!r} is no Python: {error}", where=str(path)) from error
-    mutant = with_mutation(module.__name__, source, mutated)
-    return BehaviourMutant(mutant, entry.name, entry.effect, entry.needs)
+        raise UsageError(f"mutant {row.name!r} is no Python: {error}", where=str(path)) from error
+    mutant = with_mutation(module, source, mutated)
+    return NamedMutant(mutant, row.name, row.effect, row.needs, row.kind)
 
 
-class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A mutant that is equivalent to the broker, or a known survivor, with the reason; `name` for a written one."""
+class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a mutant is not killed; `name` for a written one, module and both texts of the line for a generated one.
+
+    `judge` is empty for a mutant that is equivalent to the broker. `out_of_reach`: no run of the judge can notice it.
+    """
 
     reason: str
+    judge: str = ""
+    out_of_reach: bool = False
     module: str = ""
     before: str = ""
     after: str = ""
     name: str = ""
 
 
-def equivalents(path: Path = EQUIVALENT) -> list[Known]:
+def equivalents() -> list[Reason]:
     """Read the list of mutants that no client can distinguish from the broker."""
-    return msgspec.convert(tomllib.loads(path.read_text()).get("mutant", []), list[Known]) if path.exists() else []
+    return _reasons(EQUIVALENT)
 
 
-def survivors(path: Path = SURVIVORS) -> list[Known]:
-    """Read the list of mutants that a client could notice and that no case kills."""
-    return equivalents(path)
+def survivors(judge: str) -> list[Reason]:
+    """Read the list of mutants that a client could notice and that no check of a judge kills."""
+    return [reason for reason in _reasons(SURVIVORS) if reason.judge == judge]
 
 
-def reason_of(mutant: BehaviourMutant, known: Iterable[Known]) -> str:
+def _reasons(path: Path) -> list[Reason]:
+    return msgspec.convert(tomllib.loads(path.read_text()).get("mutant", []), list[Reason])
+
+
+def reason_of(mutant: NamedMutant, known: Iterable[Reason]) -> str:
     """Return why a mutant is in the list; empty if it is not."""
     module, before, after = mutant.identity
     short = module.removeprefix("highwater.reference.")
-    for each in known:
-        if each.name == mutant.name or (each.module, each.before, each.after) == (short, before, after):
-            return each.reason
+    for reason in known:
+        if reason.name == mutant.name or (
+            not reason.name and (reason.module, reason.before, reason.after) == (short, before, after)
+        ):
+            return reason.reason
     return ""

@@ -10,8 +10,8 @@ from functools import cached_property
 import pytest
 
 from highwater.conformance.selection import case_of
-from highwater.soak.mutation import source_of
-from highwater.soak.power.mutants import BehaviourMutant
+from highwater.power.mutation import source_of
+from highwater.power.table import NamedMutant
 
 WORD = re.compile(r"[a-z][a-z]{2,}")
 
@@ -37,7 +37,7 @@ class Relevance:
         counted = Counter(word for words in self._words.values() for word in words)
         return {word: math.log(len(self._words) / count) for word, count in counted.items()}
 
-    def of(self, mutant: BehaviourMutant) -> dict[str, float]:
+    def of(self, mutant: NamedMutant) -> dict[str, float]:
         """Return by case the weight of the words that it shares with the mutant, by the length of its own text."""
         wanted = words_of(f"{mutant.name} {mutant.effect}" if mutant.effect else _text_around(mutant))
         return {
@@ -50,7 +50,7 @@ def _words_of_case(case: str, item: pytest.Item) -> set[str]:
     return words_of(" ".join((case.partition("[")[2], item.name.partition("[")[0], case_of(item)[1].sentence)))
 
 
-def _text_around(mutant: BehaviourMutant) -> str:
+def _text_around(mutant: NamedMutant) -> str:
     """Return both texts of the line, and the names and docstrings of the function and the class around it."""
     found = [mutant.mutant.before, mutant.mutant.after, mutant.mutant.module.rpartition(".")[2]]
     for node in ast.walk(ast.parse(source_of(mutant.mutant.module))):
