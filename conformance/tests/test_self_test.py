@@ -33,7 +33,7 @@ ONE_OF_EACH_KIND = [
 WEAK = Path(__file__).with_name("weak_cases.py")
 
 
-@pytest.mark.long
+@pytest.mark.soak  # `.ci/run` plants every defect of every case
 def test_cases_catch_every_kind_of_defect() -> None:
     report = run_self_test("simulator:1", Options(clauses=ONE_OF_EACH_KIND, jobs=2))
     assert report["complaints"] == []

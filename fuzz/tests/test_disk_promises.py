@@ -284,11 +284,11 @@ def test_a_replica_that_was_never_readable_counts_as_one_that_may_hold_the_recor
         # The broker refuses flushed data that is damaged; the folder is deleted, as its error says.
         pytest.param(3919, REJECTED, id="rejected-log"),
         # A broker left in a controlled shutdown; the member that stayed had restarted without its newest records.
-        pytest.param(3487, "lost tail", id="shutdown-beside-a-restart"),
+        pytest.param(3487, "lost tail", id="shutdown-beside-a-restart", marks=pytest.mark.long),
         # The flipped bit in the index made an aborted transaction begin where a committed one of its producer begins.
-        pytest.param(5474, "rotten transaction index", id="index-over-two-transactions"),
+        pytest.param(5474, "rotten transaction index", id="index-over-two-transactions", marks=pytest.mark.long),
         # A leader was elected a millisecond before the end; the check of the last stable offsets asked for broker -1.
-        pytest.param(4998, "leader change", id="election-at-the-end"),
+        pytest.param(4998, "leader change", id="election-at-the-end", marks=pytest.mark.long),
     ],
 )
 def test_runs_of_the_ledger_that_were_wrong_once(seed: int, situation: str) -> None:

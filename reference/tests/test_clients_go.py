@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]  # t
 NAMES = itertools.count()
 
 
+@pytest.mark.long  # building it takes twenty seconds of processor time; the clients in other languages stay
 def test_franz_go_writes_and_reads_back(bootstrap: str) -> None:
     program = built("go", "go", "build", "-o", "roundtrip", ".") / "roundtrip"
     topic = f"go-{next(NAMES)}"
