@@ -69,7 +69,9 @@ class Target(Protocol):
     capabilities: frozenset[str]
     settings: Mapping[str, int]
     command_config: Path | None
-    transport: Transport
+
+    @property
+    def transport(self) -> Transport: ...
 
     @property
     def addresses(self) -> Mapping[int, str]: ...

@@ -22,7 +22,10 @@ def frame(correlation_id: int) -> bytes:
 
 
 def listener() -> Listener:
-    served = {API_VERSIONS: ServedApi(APIS[API_VERSIONS], 0, 0)}
+    async def serve(request: Request) -> None:
+        raise AssertionError("the node is not part of these tests")
+
+    served = {API_VERSIONS: ServedApi(serve, 0, 0)}
     return Listener(served, MAX_BYTES, Limits(lambda: CONFIG), Meters(), lambda: None)
 
 
