@@ -131,7 +131,8 @@ def test_an_old_value_goes_although_its_segment_ends_with_a_young_one(cluster: C
     })  # fmt: skip
     leader = cluster.leader(topic)
     write_at(leader, topic, NOW_MS, b"old")
-    write_at(leader, topic, cluster.now_ms(), b"young")
+    for _ in range(3):  # each with an entry in the time index
+        write_at(leader, topic, cluster.now_ms(), b"young" * 1_000)
     for _ in range(4):  # closes the segment, and the next one
         write_at(leader, topic, cluster.now_ms(), b"f" * (SMALLEST_SEGMENT * 2 // 3))
     topic, leader = restart_leader(cluster, topic)
