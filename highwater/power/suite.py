@@ -10,7 +10,7 @@ import os
 import re
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -87,7 +87,8 @@ class SuiteJudge(Judge):
         self._config = session.config
         self._config.option.hw_target = NAME  # only now, or the plugin of the suite would open the target
         try:
-            self.items = {case_of(item)[0]: item for item in ends_of_sweeps(session.items)}
+            self.items = {case_of(item)[0]: item for item in session.items}
+            self._ends = {case_of(item)[0] for item in ends_of_sweeps(session.items)}
             self.lines = self._trace()
             self._relevance = Relevance(self.items)
             import_module("highwater.fuzz.virtual.target")  # once, for all forks
@@ -113,10 +114,14 @@ class SuiteJudge(Judge):
             for case, number in found.items()
             if self.lines.cases[case].is_passed
         }
-        return self._in_order(mutant, without_repetitions(concerned))
+        return self._in_order(mutant, concerned)
 
-    def _in_order(self, mutant: NamedMutant, cases: Sequence[str]) -> list[str]:
-        """Return the cases with the likely killers first; the recorded killer is the first."""
+    def _in_order(self, mutant: NamedMutant, concerned: Mapping[str, tuple[str, int]]) -> list[str]:
+        """Return the cases with the likely killers first; the recorded killer is the first.
+
+        At the end are those that run the same function and execute the same lines as another one, such as the versions
+        in the middle of a sweep.
+        """
         areas = AREAS.get(mutant.mutant.module.split(".")[2], ())
         killer = self._killers.get(mutant.name)
         kills = self._store.kills_near(mutant.mutant.module, mutant.mutant.line)
@@ -125,8 +130,9 @@ class SuiteJudge(Judge):
         def rank(case: str) -> float:
             return -(kills.get(case, 0.0) + relevance[case] + (case.partition("-")[0] in areas))
 
-        ordered = sorted(cases, key=rank)
-        if killer is None or not self.is_proven(killer.check):
+        different = set(without_repetitions({case: key for case, key in concerned.items() if case in self._ends}))
+        ordered = sorted(concerned, key=lambda case: (case not in different, rank(case)))
+        if not ordered or killer is None or not self.is_proven(killer.check):
             return ordered
         return [killer.check, *(case for case in ordered if case != killer.check)]
 
