@@ -53,6 +53,8 @@ YEARS_LATER_MS: Final = NOW_MS + 3 * 365 * 86_400_000
 """The wall clock at the start of a case: the fixed timestamps of most records are years ago, as on a real machine."""
 SHUTDOWN_S: Final = 5.0
 START_S: Final = 30.0
+BOOTED_MS: Final = 60_000
+"""The monotonic clock at the start: with 0 a broker would take "never" for the present."""
 LIMIT_MS: Final = 3_600_000
 """Of virtual time for one case: longer than any wait of a case, so that one that never ends is reported."""
 
@@ -62,6 +64,7 @@ class CaseWorld(ClusterState):
 
     def __init__(self, seed: int, configs: Mapping[int, BrokerConfig]) -> None:
         super().__init__(World(seed, spread_ms=0, wall_clock_start_ms=YEARS_LATER_MS), list(configs))
+        self.world.now_ms = BOOTED_MS
         self.configs = configs
         self.invariants = CaseInvariants(self)
         self.world.add(STORE, lambda disk: MetadataStore(StoreConfig(), disk, tracing=False))
@@ -94,7 +97,7 @@ class CaseWorld(ClusterState):
 
     def _step(self, end_ms: int) -> bool:
         """Run one event for a client that waits; raises TargetFailure once the world is broken."""
-        if not self.broken and self.world.now_ms >= LIMIT_MS:
+        if not self.broken and self.world.now_ms >= BOOTED_MS + LIMIT_MS:
             open_requests = ", ".join(self.transport.open_requests()) or "none"
             self.broken = f"the case did not end within {LIMIT_MS // 60_000} virtual minutes; open: {open_requests}"
         if not self.broken:
