@@ -145,18 +145,19 @@ def test_an_old_value_goes_although_its_segment_ends_with_a_young_one(cluster: C
 @clause("TXN-7", "after a restart")
 @defect(Request(FetchRequest, "isolation_level", 0))
 def test_an_open_transaction_stays_open_over_a_restart(cluster: Cluster) -> None:
-    """Its first record is the first one of the log, in a segment that is closed."""
+    """Its first record is the first one of the log, in a segment before several others, each with a snapshot."""
     topic, producer = create_single_replica(cluster, **QUICK_SEGMENTS), Transactional.initialize(cluster)
     producer.begin(topic)
     expect("offset", 0, producer.write(topic, 0, b"open"))
-    write_at(cluster.leader(topic), topic, tomorrow_ms(cluster), b"behind")
+    for day in (1, 2, 3):
+        write_at(cluster.leader(topic), topic, tomorrow_ms(cluster, day), b"behind")
     topic, leader = restart_leader(cluster, topic)
     part = fetch_committed(leader, topic)
-    expect("last stable offset, high watermark", (0, 2), (part.last_stable_offset, part.high_watermark))
+    expect("last stable offset, high watermark", (0, 4), (part.last_stable_offset, part.high_watermark))
     expect("records for read_committed", b"", part.records or b"")
     producer.reconnect().end(commit=COMMIT)
-    eventually_stable(cluster, leader, topic, 3, BACK_S)
-    expect("values after the commit", True, committed_values(leader, topic) == [b"open", b"behind"])
+    eventually_stable(cluster, leader, topic, 5, BACK_S)
+    expect("values after the commit", True, committed_values(leader, topic) == [b"open", *[b"behind"] * 3])
 
 
 @clause("TXN-6", "after a restart")
@@ -184,8 +185,9 @@ def test_the_last_batch_in_a_closed_segment_outlives_a_restart(cluster: Cluster)
     before = IdempotentProducer.create(cluster, topic)
     for sequence in (0, 3):
         before.send_accepted(sequence, 3)
-    write_at(before.broker, topic, tomorrow_ms(cluster))
+    for day in (1, 2, 3):
+        write_at(before.broker, topic, tomorrow_ms(cluster, day))
     topic, leader = restart_leader(cluster, topic)
     producer = IdempotentProducer(leader, topic, before.producer_id, before.epoch)
     expect("offset of the repeated batch", 3, producer.send_accepted(3, 3))
-    expect("offset of the next batch", 7, producer.send_accepted(6))
+    expect("offset of the next batch", 9, producer.send_accepted(6))

@@ -276,6 +276,20 @@ def test_each_end_bumps_the_epoch(cluster: Cluster, topic: Topic, new_producer: 
     expect("committed values", True, committed_values(leader, topic) == [b"0", b"1", b"2"])
 
 
+@clause("TXN-7", "recompressed")
+@defect(Reply(FetchRequest, LAST_STABLE, 1))
+def test_a_batch_that_the_broker_compresses_stays_in_its_transaction(cluster: Cluster, producer: Transactional) -> None:
+    """The broker rewrites the batch with the codec of the topic, and keeps its other attributes (LogValidator)."""
+    topic = cluster.create_topic(configs={"compression.type": "gzip"})
+    producer.begin(topic)
+    producer.write(topic, 0, b"open")
+    leader = cluster.leader(topic)
+    expect("last stable offset of an open transaction", 0, fetch_committed(leader, topic).last_stable_offset)
+    producer.end(commit=ABORT)
+    eventually_stable(cluster, leader, topic, 2)
+    expect("committed values", True, committed_values(leader, topic) == [])
+
+
 @clause("TXN-4", "right after an end")
 @defect(Reply(ProduceRequest, PRODUCE_ERROR, ErrorCode.CONCURRENT_TRANSACTIONS))
 def test_a_first_batch_waits_for_the_markers_before_it(
