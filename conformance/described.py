@@ -22,6 +22,7 @@ NAMES: Final = {
     ),
     "transaction_max_timeout_ms": "transaction.max.timeout.ms",
     "offsets_retention_check_interval_ms": "offsets.retention.check.interval.ms",
+    "group_initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
     "num_partitions": "num.partitions",
     "default_replication_factor": "default.replication.factor",
     "replica_selector_class": "replica.selector.class",

@@ -87,6 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "defect(planted, ...): broker defects that the case detects")
     config.addinivalue_line("markers", "era(since, until): the Kafka versions to which a case applies")
     config.addinivalue_line("markers", "cluster_fault: the case stops or pauses nodes")
+    config.addinivalue_line("markers", "settings(**names): broker settings that a repeatable target has in this case")
     config.addinivalue_line("markers", "slow: the case waits longer than a second")
     config.addinivalue_line("markers", "long: the case sends tens of thousands of requests")
     if config.getoption("hw_target") and getattr(config.option, "numprocesses", None):
@@ -300,7 +301,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     check_era(config.getoption("hw_kafka_version") or target.era, request.node)
     repeatable = cast("RepeatableTarget", target) if REPEATABLE in target.capabilities else None
     if repeatable:
-        repeatable.begin_case(case_of(request.node)[0])
+        marker = request.node.get_closest_marker("settings")
+        repeatable.begin_case(case_of(request.node)[0], marker.kwargs if marker else {})
     cluster = Cluster(
         target, config.stash[ADVERTISED_VERSIONS], timeout_s=config.getoption("hw_timeout"),
         keep=config.getoption("hw_keep"), whole_log=config.getoption("hw_values"),

@@ -1,5 +1,6 @@
 """Targets of the self-test: one with a planted defect, and fake servers."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from highwater.conformance.self_test.fake_servers import FakeServer, FakeServerTransport, WaitClock
@@ -35,7 +36,7 @@ class FakeServerTarget:
         self.capabilities = target.capabilities | {REPEATABLE}
         self.transport: Transport = FakeServerTransport(server, WaitClock(target.transport.clock))
 
-    def begin_case(self, case: str) -> None:
+    def begin_case(self, case: str, settings: Mapping[str, int] = {}) -> None:
         """Do nothing: the server has no state."""
 
     def end_case(self) -> CaseEnd:

@@ -104,7 +104,9 @@ class Target(Protocol):
 class RepeatableTarget(Target, Protocol):
     """A target that begins each case in a state that depends on nothing but the name of the case."""
 
-    def begin_case(self, case: str) -> None: ...
+    def begin_case(self, case: str, settings: Mapping[str, int] = {}) -> None:
+        """Begin a case, with more broker settings."""
+        ...
 
     def end_case(self) -> CaseEnd: ...
 

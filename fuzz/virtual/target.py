@@ -176,21 +176,26 @@ class SimulatorTarget:
     name, era = "simulator", ReferenceTarget.era
     capabilities = frozenset({STOP_NODE, PAUSE_NODE, REPEATABLE, LINKS, LOST_TAILS, CLOCKS})
     command_config: Path | None = None
-    settings = ReferenceTarget.settings
 
     def __init__(
         self, brokers: int = 1, *, guards_off: tuple[str, ...] = (), hidden: Mapping[str, object] | None = None
     ) -> None:
         """Make the cluster; `hidden` settings are applied, but not reported in `settings`."""
         self.version = installed_version()
-        more = {**(hidden or {}), "guards_off": guards_off}
-        self._configs = {number: _config(number, brokers, more) for number in range(1, brokers + 1)}
+        self._more = {**(hidden or {}), "guards_off": guards_off}
         self.addresses = {number: f"{LOOPBACK}:{FIRST_PORT - 1 + number}" for number in range(1, brokers + 1)}
+        self._configs = self._configured({})
         self.begin_case("")
 
-    def begin_case(self, case: str) -> None:
+    def _configured(self, settings: Mapping[str, int]) -> dict[int, BrokerConfig]:
+        more = {**self._more, **settings}
+        return {number: _config(number, len(self.addresses), more) for number in self.addresses}
+
+    def begin_case(self, case: str, settings: Mapping[str, int] = {}) -> None:
         """Make the world of a case; its seed is derived from the case's name."""
-        self._case = CaseWorld(crc32(case.encode()), self._configs)
+        self.settings: Mapping[str, int] = {**ReferenceTarget.settings, **settings}
+        configs = self._configured(settings) if settings else self._configs
+        self._case = CaseWorld(crc32(case.encode()), configs)
         self.transport = self._case.transport
 
     def end_case(self) -> CaseEnd:

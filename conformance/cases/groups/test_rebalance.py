@@ -9,6 +9,7 @@ from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, Silence, decrement, defect, increment, without_error
+from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.consumer_groups import (
     ConsumerProtocolSubscription,
@@ -47,6 +48,26 @@ def test_who_does_not_join_in_time_is_left_behind(driver: GroupDriver) -> None:
     expect("only member in the reply to the leader", new.member_id, only(new.reply.members).member_id)
     expect("error code of the late member", ErrorCode.UNKNOWN_MEMBER_ID, late.heartbeat_error())
     expect("member of the group", new.member_id, only(driver.describe().members).member_id)
+
+
+@clause("GRP-13", "first members")
+@pytest.mark.slow
+@pytest.mark.settings(group_initial_rebalance_delay_ms=1_000)
+@defect(Reply(JoinGroupRequest, "members", lambda members: members[:1]))
+def test_a_first_generation_waits_for_members_at_most_as_long_as_a_rebalance(driver: GroupDriver) -> None:
+    """Each new member extends the wait by group.initial.rebalance.delay.ms (KIP-134); the third one is the last."""
+    clock, delay_s = driver.cluster.clock, driver.cluster.setting("group_initial_rebalance_delay_ms") / 1000
+    if not 0.5 <= delay_s <= 5:
+        raise Unsupported("the target's group.initial.rebalance.delay.ms is not between half a second and five")
+    began_s, limit_s = clock.monotonic(), 2 * delay_s
+    members = [driver.send_join(rebalance_timeout_ms=int(limit_s * 1000))]
+    for _ in range(2):
+        clock.sleep(0.9 * delay_s)
+        members.append(driver.send_join(rebalance_timeout_ms=int(limit_s * 1000)))
+    replies = [member.receive_join() for member in members]
+    took_s = clock.monotonic() - began_s
+    expect("members of the first generation", 3, max(len(reply.members) for reply in replies))
+    expect(f"the generation is complete after {took_s:.1f} s", True, 1.8 * delay_s <= took_s <= limit_s + delay_s / 2)
 
 
 @clause("GRP-13", "waits")

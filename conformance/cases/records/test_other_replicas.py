@@ -8,7 +8,7 @@ import pytest
 from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.support.admin import create, new_topic
 from highwater.conformance.cases.support.consumer_members import topic_id
-from highwater.conformance.cases.support.offsets import delete_records, epoch_end
+from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.reassignments import move_leader as move_leader_to
 from highwater.conformance.cases.support.reassignments import reassign, replicas_of
 from highwater.conformance.cases.support.replicas import (
@@ -301,21 +301,6 @@ def test_an_offset_that_no_replica_has_is_out_of_range(cluster: Cluster, version
     cluster.connect().need(FetchRequest, version)
     topic, follower, racks = create_across_racks(cluster)
     found = outcome(fetch_reply(cluster.leader(topic), topic, version, 4, rack=racks[follower])[1])
-    expect("error code, preferred replica, records", (ErrorCode.OFFSET_OUT_OF_RANGE, NONE, 0), found)
-
-
-@clause("FET-43", "below the log start")
-@defect(
-    Reply(FetchRequest, f"{PART}.error_code", without_error(ErrorCode.OFFSET_OUT_OF_RANGE)),
-    Reply(FetchRequest, f"{PART}.preferred_read_replica", 2),
-)
-def test_a_deleted_offset_is_out_of_range_for_every_rack(cluster: Cluster) -> None:
-    """The leader says so itself (ReplicaManager.findPreferredReadReplica)."""
-    topic, follower, racks = create_across_racks(cluster)
-    leader = cluster.leader(topic)
-    version = leader.version_of(FetchRequest, RACKS_SINCE)
-    expect("error code and log start of DeleteRecords", (0, 2), delete_records(leader, topic, 2))
-    found = outcome(fetch_reply(leader, topic, version, 1, rack=racks[follower])[1])
     expect("error code, preferred replica, records", (ErrorCode.OFFSET_OUT_OF_RANGE, NONE, 0), found)
 
 

@@ -40,13 +40,13 @@ class Port:
 
 
 class SimulatedClock:
-    """Both clocks of a client, in seconds of virtual time."""
+    """Both clocks of a client, in seconds of virtual time; the monotonic one begins at 0 with the transport."""
 
     def __init__(self, transport: "SimulatedTransport") -> None:
-        self._transport = transport
+        self._transport, self._began_ms = transport, transport.world.now_ms
 
     def monotonic(self) -> float:
-        return self._transport.world.now_ms / 1000
+        return (self._transport.world.now_ms - self._began_ms) / 1000
 
     def time(self) -> float:
         return (self._transport.world.wall_clock_start_ms + self._transport.world.now_ms) / 1000
