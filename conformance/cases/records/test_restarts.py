@@ -68,7 +68,7 @@ def test_a_fetch_begins_at_its_batch_after_a_restart(cluster: Cluster) -> None:
     topic = create_single_replica(cluster, **QUICK_SEGMENTS, **{"index.interval.bytes": "1"})
     leader, count = cluster.leader(topic), 3 * PER_SEGMENT
     for number in range(count):
-        write_at(leader, topic, NOW_MS + number // PER_SEGMENT * DAY_MS, b"%d" % number)
+        write_at(leader, topic, NOW_MS + number // PER_SEGMENT * DAY_MS + number, b"%d" % number)
     topic, leader = restart_leader(cluster, topic)
     for offset in range(count):
         found = [header.base_offset for _, header in batch_headers(leader.fetch(topic, offset).records or b"")]
