@@ -24,12 +24,6 @@ CLASSIC = "classic"  # the value of `Load.transforms` for transactions before KI
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 COMPACTED = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
-PROBES_CALM = "calm"  # values of `Load.probes`: no faults
-PROBES_FIELDS = "fields"  # no faults; every field, list and limit of the requests
-PROBES_FAULTS = "faults"  # faults that lose no data
-PROBES_RESTARTS = "restarts"  # a rolling restart between what probes write and what they check
-PROBES_OUTAGE = "outage"  # what probes do before one broker stops, while it is away, and after it has returned
-PROBES_ALONE = "alone"  # one probe after the other, each with faults of its own
 UNCLEAN_LEAVES = "UncleanRestartLeavesIsr"
 
 # Short time-outs, so that sessions expire, ISRs shrink and leaders change within a few virtual seconds.
@@ -71,7 +65,6 @@ class Load:
     group_readers: int = 0  # members of another group: they read from its committed offsets and commit their positions
     transforms: str = ""  # a consume-transform-produce client: `classic`, or `v2` for transaction version 2 (KIP-890)
     intruder: bool = False  # a client writes unreadable batches, and records of internal topics
-    probes: str = ""  # clients that walk through the options of the APIs (`simulator/probes`): which kind of run
     hurries: bool = False  # it sends each request to all brokers and waits only a quarter of the time
 
 

@@ -38,15 +38,13 @@ PARTITION: Final = re.compile(r"(leader|followers)\((?P<topic>[^,]+),(?P<number>
 KEEP_ELIGIBLE: Final = "KeepEligible"
 STRUCK: Final = "message struck"
 """The situation that a fault of messages met a request."""
-NEVER: Final = -(1 << 40)
 LEAVING_MS: Final = 2_000  # a controlled shutdown that takes longer ends with a crash
 
 
 class Injector:
     """Starts and ends the faults of a schedule. `log` has a line for each fault that was started or skipped.
 
-    `disturbed_until_ms` is when the last fault of the schedule ended or will end; faults that a client requests for
-    itself (`inject`) do not count. `on_fault` receives the kind of a fault when it begins, and `kind over` at its end.
+    `on_fault` receives the kind of a fault when it begins, and `kind over` at its end.
     """
 
     def __init__(self, cluster: SimulatedCluster, invariants: Invariants) -> None:
@@ -57,9 +55,7 @@ class Injector:
         self._lost_tail, self._rotten = invariants.unclean, invariants.unreadable
         self._lost_flushed: set[str] = set()  # hosts whose disk lost what it had acknowledged as flushed
         self._failing_disk: set[int] = set()
-        self._requested = 0
         self.on_fault: Callable[[str], None] = lambda name: None
-        self.disturbed_until_ms = NEVER
         self.log: list[str] = []
         self._begin: dict[str, Callable[[Fault, str], Undo | None]] = {
             "kill": self._kill,
@@ -98,25 +94,7 @@ class Injector:
         if any(fault.options.get("what", EVERYTHING) != EVERYTHING for fault in schedule.faults):
             self._world.network.separate_connections()
         for number, fault in enumerate(schedule.in_order()):
-            self._world.schedule(fault.at_ms, partial(self._disturb, number, fault))
-
-    def _disturb(self, number: int, fault: Fault) -> None:
-        self.disturbed_until_ms = max(self.disturbed_until_ms, self._world.now_ms + fault.for_ms)
-        self._inject(number, fault)
-
-    def inject(self, fault: Fault) -> None:
-        """Start a fault that a client requests, now; it ends after `for_ms`, or with all others."""
-        self.begin(fault)
-
-    def begin(self, fault: Fault) -> int:
-        """Start a fault that a client requests, and return its number for `end`."""
-        self._requested += 1
-        self._inject(-self._requested, fault)
-        return -self._requested
-
-    def end(self, number: int) -> None:
-        """End a fault that a client requested."""
-        self._end(number)
+            self._world.schedule(fault.at_ms, partial(self._inject, number, fault))
 
     def _inject(self, number: int, fault: Fault) -> None:
         begin = self._begin.get(fault.kind)
@@ -142,8 +120,6 @@ class Injector:
 
     def heal(self) -> None:
         """End all faults and start all nodes."""
-        if self._undo:
-            self.disturbed_until_ms = self._world.now_ms
         for message, about in damaged_batches(self._cluster, sorted(self._rotten)):
             self._invariants.violated("DamageIsRemoved", message, about)
         for number in list(self._undo):

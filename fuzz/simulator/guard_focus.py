@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from highwater.fuzz.schedule import CLIENTS, MESSAGE, Fault
-from highwater.fuzz.simulator.cluster import PROBES_CALM, Focus, Load, Settings
+from highwater.fuzz.simulator.cluster import Focus, Load, Settings
 
 ANY_FAULT: Final = Focus()
 
@@ -427,7 +427,6 @@ NEEDS: Final[dict[str, Needs]] = {
     "RefuseUsedSequence": Needs(
         IDEMPOTENT, Focus(faults=(messages(0, 6_000, "Produce: repeat 400 ms every 7"),))
     ),
-    "BeginAtZero": Needs(Load(producers=1, probes=PROBES_CALM)),
     **dict.fromkeys(
         ("RememberBatches", "RetryKeepsSequence"),
         Needs(IDEMPOTENT, Focus(faults=(messages(0, 6_000, "Produce response: close every 9"),))),

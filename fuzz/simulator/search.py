@@ -49,7 +49,6 @@ from highwater.fuzz.simulator.histories.client_history import ClientHistory, con
 from highwater.fuzz.simulator.invariants.all import Invariants
 from highwater.fuzz.simulator.invariants.violations import NOTHING, About, SituationCounts, Violation, ViolationError
 from highwater.fuzz.simulator.meetings import Pair
-from highwater.fuzz.simulator.probes.table import start_probers
 from highwater.fuzz.simulator.progress import check_progress
 from highwater.fuzz.simulator.swarm import draw_schedule, settings_of
 from highwater.pools import process_pool
@@ -153,7 +152,6 @@ def _run_seed(
         clients.start(cluster, observers)
         start_ms = world.now_ms
         injector.schedule_faults(schedule)
-        start_probers(cluster, invariants, injector)
         world.run_until(start_ms + schedule.duration_ms)
         world.loss_per_mille = 0
         injector.heal()

@@ -5,7 +5,7 @@ keyed by its purpose and number, so removing one fault changes no other.
 """
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from msgspec import structs
 
@@ -13,13 +13,6 @@ from highwater.fuzz.schedule import KINDS as KINDS_OF_FAULT
 from highwater.fuzz.schedule import Fault, Option, Schedule
 from highwater.fuzz.simulator.cluster import (
     CLASSIC,
-    PROBES_ALONE,
-    PROBES_CALM,
-    PROBES_FAULTS,
-    PROBES_FIELDS,
-    PROBES_OUTAGE,
-    PROBES_RESTARTS,
-    Focus,
     Load,
     Settings,
 )
@@ -38,36 +31,6 @@ KINDS: Final = (
 """The kinds that a schedule draws from; `kill` has three entries because most violations need it."""
 
 ALL_KINDS: Final = (*KINDS, *SILENT_KINDS)
-KINDS_WITHOUT_LOSS: Final = tuple(kind for kind in KINDS if kind not in {"rot", "fail_flush", "full_disk"})
-PROBE_RUNS: Final = (
-    PROBES_CALM, PROBES_FIELDS, PROBES_FAULTS, PROBES_RESTARTS, PROBES_OUTAGE, PROBES_ALONE, PROBES_ALONE,
-    PROBES_ALONE,
-)  # fmt: skip
-PROBE_MS: Final = {
-    PROBES_CALM: LOAD_MS, PROBES_FIELDS: 12_000, PROBES_FAULTS: LOAD_MS, PROBES_RESTARTS: 17_000, PROBES_OUTAGE: 21_000,
-    PROBES_ALONE: 28_000,
-}  # fmt: skip
-"""How long a run with probes has its load."""
-QUICK_FOR_PROBES: Final[dict[str, Any]] = {
-    "replica_selector": "rack_aware",
-    "num_partitions": 3,
-    "offsets_topic_num_partitions": 3,
-    "transaction_state_log_num_partitions": 2,
-    "log_retention_check_interval_ms": 300,
-    "log_cleaner_backoff_ms": 200,
-    "offsets_retention_check_interval_ms": 300,
-    "offsets_retention_minutes": 10,
-    "group_max_size": 4,
-    "max_incremental_fetch_session_cache_slots": 24,
-    "producer_id_expiration_ms": 360_000,
-    "producer_id_expiration_check_interval_ms": 400,
-    "transactional_id_expiration_ms": 7_200_000,
-    "transaction_remove_expired_transaction_cleanup_interval_ms": 400,
-    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 150,
-}
-SLOW_FOR_PROBES: Final[dict[str, Any]] = {"group_initial_rebalance_delay_ms": 250}
-"""Waits that only probes have which run alone: with the others every group would take longer."""
-
 ASSIGNORS: Final = ("range", "cooperative-sticky", "sticky", "cooperative-sticky+range")
 
 OF_LINKS: Final = frozenset({"cut", "clog", "delay", "loss", "disconnect", "duplicate"})
@@ -81,7 +44,6 @@ def settings_of(seed: int, base: Settings) -> Settings:
     chance = Chance(seed)
     settings = replace(
         base,
-        load=base.load or (draw_probes(chance) if base.swarm and base.pace == 1 else None),
         spread_ms=(1, 4, 20)[chance.draw("spread", 0, 3)],
         loss_per_mille=(0, 0, 2, 8)[chance.draw("loss", 0, 4)],
     )
@@ -92,8 +54,6 @@ def _swarm(chance: Chance, base: Settings) -> Settings:
     load = base.load or draw_load(chance)
     if load.old_consumers:
         return replace(base, load=load, brokers=0, partitions=0, pace=1)
-    if load.probes:
-        return _with_probes(chance, base, load)
     isr_update = ("zookeeper", "alter_partition")[chance.draw("isr update", 0, 2)]
     return replace(
         base,
@@ -105,32 +65,6 @@ def _swarm(chance: Chance, base: Settings) -> Settings:
         replication_factor=len(base.assigned) or base.replicas,
         reorder=chance.draw("reorder", 0, 2) > 0,
         broker_settings={"isr_update": isr_update, **base.broker_settings},
-    )
-
-
-def draw_probes(chance: Chance) -> Load | None:
-    """Draw a run with probes, one of two; None for a run with other clients, whose draws it does not change."""
-    drawn = chance.draw("probes", 0, 2 * len(PROBE_RUNS))
-    return Load(producers=1, probes=PROBE_RUNS[drawn]) if drawn < len(PROBE_RUNS) else None
-
-
-def _with_probes(chance: Chance, base: Settings, load: Load) -> Settings:
-    """Return settings under which retention, expiry and compaction happen soon, and no message is lost by chance."""
-    isr_update = ("zookeeper", "alter_partition")[chance.draw("isr update", 0, 2)]
-    return replace(
-        base,
-        load=load,
-        pace=1,  # the waits of the probes are not multiplied
-        loss_per_mille=0,
-        racks=("a", "b", "a"),
-        reorder=chance.draw("reorder", 0, 2) > 0,
-        focus=base.focus if base.focus != Focus() else Focus(kinds=KINDS_WITHOUT_LOSS),
-        broker_settings={
-            "isr_update": isr_update,
-            **QUICK_FOR_PROBES,
-            **(SLOW_FOR_PROBES if load.probes == PROBES_ALONE else {}),
-            **base.broker_settings,
-        },
     )
 
 
@@ -181,18 +115,14 @@ def draw_schedule(seed: int, settings: Settings) -> Schedule:
     chance, focus = Chance(seed), settings.focus
     if focus.faults:
         faults = [_shift_fault(chance, n, fault) for n, fault in enumerate(focus.faults)]
-    elif settings.clients.probes not in {"", PROBES_FAULTS}:
-        faults = []
     else:
         known = focus.kinds or KINDS
         kinds = [kind for n, kind in enumerate(known) if chance.draw("kinds", n, 3) == 0] or [known[0]]
         faults = [_draw_fault(chance, n, kinds, settings) for n in range(1 + chance.draw("faults", 0, MAX_FAULTS))]
         faults += [] if focus.kinds else draw_silent_damage(chance, settings, LOAD_MS)
-    if settings.clients.probes:
-        faults = [_without_loss(fault) for fault in faults]
     duration_ms = max([LOAD_MS, *(fault.at_ms + fault.for_ms for fault in faults)])
     if not focus.faults:
-        duration_ms = PROBE_MS.get(settings.clients.probes, LOAD_MS)
+        duration_ms = LOAD_MS
     faults = [_paced(fault, settings.pace) for fault in sorted(faults, key=lambda fault: fault.at_ms)]
     return Schedule(seed=seed, duration_ms=duration_ms * settings.pace, faults=tuple(faults))
 
@@ -201,11 +131,6 @@ def _paced(fault: Fault, pace: int) -> Fault:
     """Return the fault with its times multiplied, except for the jump of a clock."""
     options = {name: value * pace if name in {"ms", "spread_ms"} else value for name, value in fault.options.items()}
     return structs.replace(fault, at_ms=fault.at_ms * pace, for_ms=fault.for_ms * pace, options=options)
-
-
-def _without_loss(fault: Fault) -> Fault:
-    """Return the fault without loss of data: the budget does not know the topics of probes."""
-    return structs.replace(fault, options={**fault.options, "lose": "nothing"}) if fault.kind == "kill" else fault
 
 
 def _shift_fault(chance: Chance, n: int, fault: Fault) -> Fault:

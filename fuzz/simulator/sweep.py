@@ -46,14 +46,14 @@ def simulate(
         finding: dict[str, Any] = {
             "seed": result.seed,
             "invariant": result.violation.invariant,
-            "kind": result.violation.kind,
+            "kind": result.violation.invariant,
             "operator": result.violation.operator,
             "message": str(result.violation),
             "faults": result.faults,
             "replay": f"highwater simulate --seeds {result.seed}:{result.seed + 1}{options(settings)}",
         }
-        if result.violation.kind not in kinds and len(kinds) < SHRUNK and not found.interrupted:
-            kinds.add(result.violation.kind)
+        if result.violation.invariant not in kinds and len(kinds) < SHRUNK and not found.interrupted:
+            kinds.add(result.violation.invariant)
             finding |= _shrunk(result, settings, audit, keep)
         findings.append(finding)
     return {

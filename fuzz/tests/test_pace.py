@@ -20,9 +20,8 @@ def test_faults_keep_their_order_and_last_longer(seed: int) -> None:
         assert other.options.get("by_ms") == one.options.get("by_ms"), "the clock jumps as far"
 
 
-def test_only_runs_without_probes_have_a_pace() -> None:
+def test_all_runs_but_those_of_old_consumers_have_a_pace() -> None:
     drawn = [settings_of(seed, Settings(swarm=True, pace=30)) for seed in SEEDS]
-    assert not any(settings.clients.probes for settings in drawn)
     assert {settings.pace for settings in drawn} == {1, 30}
     assert all(settings.clients.old_consumers for settings in drawn if settings.pace == 1)
 

@@ -13,7 +13,7 @@ from highwater.fuzz.simulator.disk_faults import LOGS, SILENT_DAMAGE, SILENT_KIN
 from highwater.fuzz.simulator.invariants.loads import LOADS
 from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.fuzz.simulator.search import SeedResult, run_seed, sweep_parallel
-from highwater.fuzz.simulator.swarm import draw_load, draw_probes, draw_schedule, settings_of
+from highwater.fuzz.simulator.swarm import draw_load, draw_schedule, settings_of
 from highwater.reference.drivers.simulation.chance import Chance
 
 GROUP = Settings(partitions=3, load=Load(producers=1, members=("range", "range")))
@@ -126,7 +126,7 @@ def test_draws_do_not_depend_on_other_draws() -> None:
 
 
 def test_seeds_draw_every_fault_and_every_load() -> None:
-    loads = [draw_probes(Chance(seed)) or draw_load(Chance(seed)) for seed in range(120)]
+    loads = [draw_load(Chance(seed)) for seed in range(120)]
     assert {bool(load.members) for load in loads} == {load.administrator for load in loads} == {True, False}
     for met in LOADS.values():
         assert {bool(met(load)) for load in loads} == {True, False}

@@ -159,7 +159,7 @@ def simulator() -> str:
 
 
 def sweep() -> str:
-    """Simulate seeds as `highwater simulate` draws them: faults, probes, all invariants and the audit.
+    """Simulate seeds as `highwater simulate` draws them: faults, all invariants and the audit.
 
     The figure is in processor time, so that a loaded machine changes it little.
     """

@@ -22,7 +22,7 @@ def simulate_command(
     min_insync_replicas: Annotated[int, typer.Option(min=1, help="min.insync.replicas of the topic.")] = 2,
     schedule: Annotated[Path | None, typer.Option(help="Run this fault schedule (JSON) with the seed in it.")] = None,
     pace: Annotated[
-        int, typer.Option(min=1, help="Multiply time-outs, pauses and faults; 30 is about Kafka's defaults. No probes.")
+        int, typer.Option(min=1, help="Multiply time-outs, pauses and faults; 30 is about Kafka's defaults.")
     ] = 1,
     wire: Annotated[bool, typer.Option("--wire", help="Encode and decode every message.")] = False,
     keep: Annotated[

@@ -28,7 +28,7 @@ Try mutants of the reference broker, and print what killed each, the survivors a
 A mutant is the broker with one change. A judge runs one check after another on it until one fails:
 
 * suite (default): the conformance cases that execute the changed line, in virtual time
-* simulator: seeds of `highwater simulate` with faults, probes and invariants, then state machines
+* simulator: seeds of `highwater simulate` with faults and invariants, then state machines
 * fuzzer: `highwater fuzz` on processes for a minute, meant for the sets requests, typical_requests and many
 * rules: mutants of the audit rules instead (`--generated N` of each module; 0: all), a second implementation and tests
 

@@ -1,22 +1,21 @@
-"""The judge `simulator`: runs of `highwater simulate` with faults, probes and invariants, and the state machines.
+"""The judge `simulator`: seeds of `highwater simulate` with faults and invariants, audited, and the state machines.
 
-A check is a run, such as `calm 3`: the kind of its probes and its seed, audited; or a machine, such as `machine log`.
-Kinds without faults come first, unless the effect of the mutant needs a restart or a failure. There is always a next
-seed, so a mutant that is not found is `unfinished`: the limit of processor time ends its trial.
+A check is a run, such as `seed 3`, or a machine, such as `machine log`. There is always a next seed, so a mutant that
+is not found is `unfinished`: the limit of processor time ends its trial.
 """
 
 import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hypothesis import Phase
 
 from highwater import fuzz
 from highwater.power.mutation import loaded
 from highwater.power.store import digest_of, read_killers
-from highwater.power.table import NamedMutant, Need
+from highwater.power.table import NamedMutant
 from highwater.power.trial import Judge
 
 MACHINES_OF: Final = {
@@ -28,13 +27,9 @@ MACHINES_OF: Final = {
 }
 """The state machines that run the code of a package."""
 MACHINE: Final = "machine"
-DRAWN: Final = "drawn"
-KINDS_OF_RUN: Final = ("calm", "fields", "restarts", "outage", "alone", DRAWN)
-"""Each seed is run with probes of each kind, and with the clients that it draws."""
-SEEDS_OF_KIND: Final = {"alone": 3}
-"""A run of the kind `alone` has only some of its probes, and takes the least time."""
-MACHINES_AFTER: Final = 2
-"""Seeds of each kind that run before the machines."""
+SEED: Final = "seed"
+MACHINES_AFTER: Final = 10
+"""Seeds that run before the machines."""
 RELOADED: Final = re.compile(r"highwater\.(reference|fuzz|reports|commands)(\..*)?")
 SEEDS: Final = 1_000_000
 LIMIT_S: Final = 30.0
@@ -58,19 +53,16 @@ class SimulatorJudge(Judge):
     def plan(self, mutant: NamedMutant) -> Iterator[str]:
         """Yield the check that found the mutant when the score was recorded, then all others, seed after seed."""
         killer = self._killers.get(mutant.name)
-        if killer is not None and killer.check.split()[0] in {*KINDS_OF_RUN, MACHINE}:
+        if killer is not None:
             yield killer.check
         package = mutant.mutant.module.removeprefix("highwater.reference.").partition(".")[0]
-        kinds = KINDS_OF_RUN if mutant.needs is Need.ONE_BROKER else (*KINDS_OF_RUN[1:], *KINDS_OF_RUN[:1])
         for seed in range(SEEDS):
             if seed == MACHINES_AFTER:
                 yield from (f"{MACHINE} {name}" for name in MACHINES_OF.get(package, ()))
-            for kind in kinds:
-                count = SEEDS_OF_KIND.get(kind, 1)
-                yield from (f"{kind} {count * seed + number}" for number in range(count))
+            yield f"{SEED} {seed}"
 
     def reloaded(self, module: str) -> set[str]:
-        return loaded(RELOADED)  # all, because probes and state machines register themselves
+        return loaded(RELOADED)  # all, because state machines register themselves
 
     def begin(self, mutant: NamedMutant) -> None:
         from highwater.commands import run_audit
@@ -83,13 +75,9 @@ class SimulatorJudge(Judge):
         kind, _, what = name.partition(" ")
         if kind == MACHINE:
             return self._run_machine(what)
-        violation = self._search.run_seed(int(what), self.settings(kind), audit=self._audit_run).violation
+        swarm = self._cluster.Settings(swarm=True)
+        violation = self._search.run_seed(int(what), swarm, audit=self._audit_run).violation
         return f"{violation.invariant}: {violation.message}" if violation is not None else ""
-
-    def settings(self, kind: str) -> Any:
-        """Return the settings of the runs of a kind."""
-        load = None if kind == DRAWN else self._cluster.Load(producers=1, probes=kind)
-        return self._cluster.Settings(swarm=True, load=load)
 
     def _run_machine(self, name: str) -> str:
         try:

@@ -30,7 +30,7 @@ LEFT_OUT: Final = {
     "session_timeout_ms", "rebalance_timeout_ms", "protocol_type", "protocol_name", "replica_id", "replica_state",
     "topic_id",
 }  # fmt: skip
-"""Fields that say little about an offset or a group; a probe may test any of them."""
+"""Fields that say little about an offset or a group."""
 ALWAYS: Final = {"base_offset", "committed_offset", "fetch_offset", "offset", "generation_id"}
 """Fields that are shown even if they are 0."""
 SHORT: Final = {

@@ -2,7 +2,7 @@
 
 It has the requests and responses on the links of the clients, what readers receive, the assignments of group members,
 crashes, and after the faults one read of each partition from its start. It is about topic `t`: what a
-consume-transform-produce client writes elsewhere is left out, and so is what intruders and probers send.
+consume-transform-produce client writes elsewhere is left out, and so is what intruders send.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ READS: Final = (FetchRequest, ListOffsetsRequest, OffsetFetchRequest)
 NOT_CLIENTS: Final = ("broker", "store")
 ABORT_CHECK_MS: Final = 10_000
 """By so much later than its time-out a transaction may be aborted: the interval of the coordinator's checks."""
-WRITES_ELSEWHERE: Final = ("transformer", "intruder", "client:", "prober")
+WRITES_ELSEWHERE: Final = ("transformer", "intruder", "client:")
 
 
 def config_of(settings: Settings, schedule: Schedule, patience_ms: int) -> Config:

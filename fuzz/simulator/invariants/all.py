@@ -159,10 +159,7 @@ class Invariants:
             self.group.member_changed()
 
     def _check_replicas(self, host: Host, broker_id: int, replicas: dict[tuple[str, int], Partition]) -> None:
-        """Check the replicas whose state has changed; most events change none.
-
-        Only the partitions that are known are looked at: probes create many others.
-        """
+        """Check the replicas of the known partitions whose state has changed; most events change none."""
         states: list[ReplicaState | None] = [
             (replica, replica.log.log_end_offset, replica.high_watermark, replica.leader_epoch, replica.role,
              replica.isr, replica.proposed_isr)

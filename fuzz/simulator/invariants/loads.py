@@ -17,7 +17,6 @@ LOADS: Final[dict[str, Callable[[Load], object]]] = {
     "transform as in KIP-890": lambda load: load.transforms not in {"", CLASSIC},
     "an administrator": lambda load: load.administrator,
     "topic deletions": lambda load: load.deletes or load.moves_side,
-    "probes": lambda load: load.probes,
     "an intruder": lambda load: load.intruder,
     OF_0_7: lambda load: load.old_consumers,
 }

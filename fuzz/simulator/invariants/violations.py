@@ -20,8 +20,6 @@ class About(NamedTuple):
 
 
 NOTHING: Final = About()
-PROBED: Final = "AnswersFitModel"
-"""The invariant of all probes; the message begins with the name of the probe."""
 CONTROLLER_ENTITY: Final = "controller"
 """The entity of a violation that concerns the controller and its epoch."""
 
@@ -85,7 +83,6 @@ OPERATORS: Final = {
     "EndNeverFalls": "no module: KIP-207",
     "CommittedOffsetStays": "no module: OffsetFetch returns the newest commit",
     "TransformedOnce": "no module: KIP-447",
-    "AnswersFitModel": "no module: the clauses that the probe names",
     "HistoryIsValid": "no module: the rules of the auditor",
     "FilesMatchLog": "no module: indexes and snapshots are derived from the log",
     "DamageIsRemoved": "no module: recovery checks the CRC of each batch",
@@ -104,11 +101,6 @@ class Violation:
     node: str
     message: str
     about: About = NOTHING
-
-    @property
-    def kind(self) -> str:
-        """Return the invariant, and the probe if one was violated: violations of one kind may have one cause."""
-        return f"{self.invariant}: {self.message.partition(' (')[0]}" if self.invariant == PROBED else self.invariant
 
     @property
     def operator(self) -> str:
