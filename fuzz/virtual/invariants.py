@@ -6,10 +6,9 @@ may be left on brokers for a while.
 """
 
 from highwater.fuzz.simulator.cluster import ClusterState
-from highwater.fuzz.simulator.invariants.metadata import Key, StoredState, name_of
+from highwater.fuzz.simulator.invariants.metadata import AcceptedControllerEpochs, Key, StoredState, name_of
 from highwater.fuzz.simulator.invariants.replication import ReplicatedPartition
 from highwater.fuzz.simulator.invariants.violations import (
-    CONTROLLER_ENTITY,
     NOTHING,
     About,
     SituationCounts,
@@ -33,7 +32,7 @@ class CaseInvariants:
         self._stored = StoredState(cluster, (), self._situations, self._violated, self._changed)
         self._partitions: dict[Key, ReplicatedPartition] = {}
         self._forgotten: set[Key] = set()
-        self._controller_epochs: dict[int, tuple[int, int]] = {}  # broker -> life, accepted controller epoch
+        self._controller_epochs = AcceptedControllerEpochs(self._violated)
         self._node = ""
         self.unclean: set[int] = set()
         """The brokers that have lost an unflushed tail and not rejoined the ISR since."""
@@ -48,7 +47,7 @@ class CaseInvariants:
         """Check the node that handled the event."""
         self._node, node = host.name, host.node
         if isinstance(node, Broker):
-            self._check_controller_epoch(host, node)
+            self._controller_epochs.check(host, node.config.broker_id, node.replicas.controller_epoch)
             for key, replica in node.replicas.partitions.items():
                 if (partition := self._partitions.get(key)) is not None:
                     self._check_replica(host, node.config.broker_id, partition, replica)
@@ -66,15 +65,6 @@ class CaseInvariants:
         )  # fmt: skip
         if last is None or last.life != host.life or last.state != state:
             partition.update(host, broker_id, replica, state)
-
-    def _check_controller_epoch(self, host: Host, broker: Broker) -> None:
-        """BrokersGoForward: between restarts a broker accepts no controller epoch lower than the previous one."""
-        broker_id, epoch = broker.config.broker_id, broker.replicas.controller_epoch
-        life, previous = self._controller_epochs.get(broker_id, (0, -1))
-        if life == host.life and epoch < previous:
-            message = f"accepts controller epoch {epoch} after {previous}"
-            self._violated("BrokersGoForward", message, About(entity=CONTROLLER_ENTITY, node=host.name))
-        self._controller_epochs[broker_id] = host.life, epoch
 
     # -- what is watched ---------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffse
 from highwater.fuzz.simulator.invariants.contents import CommittedContents, CommittedLog
 from highwater.fuzz.simulator.invariants.groups import ObservedGroup
 from highwater.fuzz.simulator.invariants.loads import loads_of
-from highwater.fuzz.simulator.invariants.metadata import StoredState
+from highwater.fuzz.simulator.invariants.metadata import AcceptedControllerEpochs, StoredState
 from highwater.fuzz.simulator.invariants.old_consumers import ObservedOldConsumers
 from highwater.fuzz.simulator.invariants.readers import ObservedReaders
 from highwater.fuzz.simulator.invariants.refusals import record_refusals
@@ -15,7 +15,6 @@ from highwater.fuzz.simulator.invariants.replication import ReplicaState, Replic
 from highwater.fuzz.simulator.invariants.transactions import ObservedTransactions
 from highwater.fuzz.simulator.invariants.transforms import ObservedTransform
 from highwater.fuzz.simulator.invariants.violations import (
-    CONTROLLER_ENTITY,
     NOTHING,
     About,
     SituationCounts,
@@ -73,7 +72,7 @@ class Invariants:
             )
             for key in keys
         }
-        self._controller_epochs: dict[int, tuple[int, int]] = {}  # broker -> life, accepted controller epoch
+        self._controller_epochs = AcceptedControllerEpochs(self.violated)
         self._replica_states: dict[int, tuple[int, list[ReplicaState | None]]] = {}  # broker -> life, its replicas
         self._partitions = list(self.partitions.items())
         self.stored = StoredState(cluster, keys, self.situations, self.violated, self._stored)
@@ -143,8 +142,7 @@ class Invariants:
         node = host.node
         if isinstance(node, Broker):
             broker_id = node.config.broker_id
-            if self._controller_epochs.get(broker_id) != (host.life, node.replicas.controller_epoch):
-                self._check_controller_epoch(host, broker_id, node.replicas.controller_epoch)
+            self._controller_epochs.check(host, broker_id, node.replicas.controller_epoch)
             if broker_id in self.unreadable:
                 self.rotten.add(broker_id)
             else:
@@ -180,14 +178,6 @@ class Invariants:
                 partition.update(host, broker_id, replica, state)
                 if self._clients.transactional and key[0] == TOPIC and replica.role is Role.LEADER:
                     self.transactions.update(key[1], replica)
-
-    def _check_controller_epoch(self, host: Host, broker_id: int, controller_epoch: int) -> None:
-        """BrokersGoForward: between restarts a broker accepts no controller epoch lower than the previous one."""
-        life, previous = self._controller_epochs.get(broker_id, (0, -1))
-        if life == host.life and controller_epoch < previous:
-            message = f"accepts controller epoch {controller_epoch} after {previous}"
-            self.violated("BrokersGoForward", message, About(entity=CONTROLLER_ENTITY, node=self.last_node))
-        self._controller_epochs[broker_id] = host.life, controller_epoch
 
     def readable_again(self) -> None:
         """Check the brokers in `unreadable` again, from the start of their logs: all disks are healed."""

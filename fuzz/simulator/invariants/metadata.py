@@ -6,6 +6,7 @@ from typing import Any
 from highwater.fuzz.simulator.cluster import ClusterState
 from highwater.fuzz.simulator.invariants.violations import CONTROLLER_ENTITY, About, SituationCounts, Violated
 from highwater.reference.controller.cluster import BROKERS, CONTROLLER, CONTROLLER_EPOCH
+from highwater.reference.drivers.simulation.world import Host
 from highwater.reference.replication.states import PartitionState, state_path
 
 FENCED_TOO_LONG_MS = 3_000
@@ -17,6 +18,25 @@ Key = tuple[str, int]
 def name_of(key: Key) -> str:
     """Return a partition as it is written, e.g. `t-0`."""
     return f"{key[0]}-{key[1]}"
+
+
+class AcceptedControllerEpochs:
+    """BrokersGoForward: between restarts a broker accepts no controller epoch lower than the previous one."""
+
+    def __init__(self, violated: Violated) -> None:
+        self._violated = violated
+        self._known: dict[int, tuple[int, int]] = {}  # broker -> its life, and the epoch that it has accepted
+
+    def check(self, host: Host, broker_id: int, epoch: int) -> None:
+        """Check the controller epoch of a broker after one of its events."""
+        found = host.life, epoch
+        life, previous = known = self._known.get(broker_id, (0, -1))
+        if found == known:
+            return
+        if life == host.life and epoch < previous:
+            about = About(entity=CONTROLLER_ENTITY, node=host.name)
+            self._violated("BrokersGoForward", f"accepts controller epoch {epoch} after {previous}", about)
+        self._known[broker_id] = found
 
 
 class StoredState:
