@@ -1,5 +1,6 @@
 """What a new leader has and says after the one before has ended, and replicas that were away meanwhile."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -69,9 +70,8 @@ def test_the_log_end_does_not_fall_when_a_leader_dies(cluster: Cluster) -> None:
     _poll_at_once(cluster, answered)
 
 
-def _poll_at_once(cluster: Cluster, answered: object) -> None:
+def _poll_at_once(cluster: Cluster, answered: Callable[[], bool]) -> None:
     """Poll without a pause: what a new leader says first is gone after a few milliseconds."""
-    assert callable(answered)
     deadline = cluster.clock.monotonic() + FAILOVER_S
     while not answered():
         if cluster.clock.monotonic() > deadline:
