@@ -11,8 +11,6 @@ from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
 from highwater.fuzz.tests.test_wire import fake_broker, honest
 from highwater.fuzz.tests.test_wire_watches import SEED, case_of
-from highwater.fuzz.wire.defects.node import defective
-from highwater.fuzz.wire.defects.requests import poison_of
 from highwater.fuzz.wire.examination import sequence_triage
 from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
 from highwater.fuzz.wire.examination.triage import LATE_PART, NO_START, SUSPECTS_MAX, Triage
@@ -22,6 +20,9 @@ from highwater.fuzz.wire.replay import Replay
 from highwater.fuzz.wire.sequences.context import Violation
 from highwater.fuzz.wire.session import Session
 from highwater.fuzz.wire.target import FuzzTarget
+from highwater.mutants.node import node_with
+from highwater.reference.configuration.broker import BrokerConfig
+from highwater.reference.configuration.properties import read_config
 from highwater.reference.wire.registry import APIS
 
 CREATE_TOPICS = 19
@@ -66,10 +67,12 @@ def test_a_target_without_another_instance_stays_dead() -> None:
 
 
 def test_a_broker_that_ends_while_it_starts_is_not_waited_for() -> None:
-    target = ReferenceTarget(1, node_program=defective(["PoisonedStart"]))
+    target = ReferenceTarget(1, node_program=node_with(["PoisonedStart"]))
     try:
-        config = Path(f"/proc/{target.pid(1)}/cmdline").read_text().split("\0")
-        poison_of(Path(config[config.index("--config") + 1])).touch()
+        command = Path(f"/proc/{target.pid(1)}/cmdline").read_text().split("\0")
+        config = read_config(Path(command[command.index("--config") + 1]))
+        assert isinstance(config, BrokerConfig)
+        Path(config.log_dir, "poisoned").touch()
         target.kill_node(1)
         with pytest.raises(UsageError, match="broker 1 ends while it starts"):
             target.revive()

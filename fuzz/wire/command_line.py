@@ -134,8 +134,8 @@ def _score(defects: list[str], seeds: range, seconds: float, *, json_: bool) -> 
     import msgspec
 
     from highwater.errors import ExitCode
-    from highwater.fuzz.wire.defects.table import WIRE_DEFECTS
     from highwater.fuzz.wire.self_test import DefectRun, self_test
+    from highwater.mutants.table import WIRE, rows
     from highwater.results import new_folder, write_json
 
     def print_run(run: DefectRun) -> None:
@@ -147,7 +147,7 @@ def _score(defects: list[str], seeds: range, seconds: float, *, json_: bool) -> 
         typer.echo(f"{run.defect:<22} {word:<58} {run.bug}", err=json_)
 
     folder = new_folder("fuzz-self-test", target="reference", seed=seeds[0])
-    report = self_test(defects or list(WIRE_DEFECTS), list(seeds), folder, seconds, print_run)
+    report = self_test(defects or list(rows(WIRE)), list(seeds), folder, seconds, print_run)
     write_json(folder / "self-test.json", report)
     typer.echo(msgspec.json.encode(report).decode() if json_ else f"{report['found']} of {report['planted']} found")
     raise typer.Exit(ExitCode.HELD if report["found"] == report["planted"] else ExitCode.VIOLATED)

@@ -1,4 +1,4 @@
-"""The self-test: fuzz the reference with one planted defect at a time; measure whether and how soon each is found."""
+"""The self-test: fuzz the reference with one row of `mutants/wire.toml` at a time; measure which is found, and when."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -9,12 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from highwater.conformance.targets.reference import ReferenceTarget
-from highwater.fuzz.wire.defects.node import defective
-from highwater.fuzz.wire.defects.table import WIRE_DEFECTS, check_defects
 from highwater.fuzz.wire.examination.triage import WATCHED
 from highwater.fuzz.wire.oracles.responses import Oracle
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
+from highwater.mutants.node import node_with
+from highwater.mutants.table import Need, wire_rows
 
 DEADLINE_S: Final = 2.0
 TIME_S: Final = 60.0
@@ -42,14 +42,14 @@ class DefectRun(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_defect(defect: str, seed: int, folder: Path, seconds: float = TIME_S) -> DefectRun:
     """Fuzz until the first finding that counts. The reference has none of its own, so the defect must be its cause."""
-    known = WIRE_DEFECTS[defect]
-    counted = known.shows if known.shows in COUNTED else ""
+    (known,) = wire_rows([defect])
+    counted = known.kind if known.kind in COUNTED else ""
 
     def launch() -> ReferenceTarget:
-        return ReferenceTarget(1, node_program=defective([defect]))
+        return ReferenceTarget(1, node_program=node_with([defect]))
 
     # Other failures are confirmed without a second broker, whose start takes longer than finding them.
-    second = launch if known.shows in WATCHED or known.outlasts_restart else None
+    second = launch if known.kind in WATCHED or known.needs is Need.RESTART else None
     target = launch()
     address = next(iter(target.addresses.values()))
     with closing(target), closing(FuzzTarget(address, target, "reference", launch=second)) as fuzz_target:
@@ -63,7 +63,7 @@ def run_defect(defect: str, seed: int, folder: Path, seconds: float = TIME_S) ->
     counting = [row for row in summary["findings"] if counted in ("", row["oracle"])]
     first: dict[str, Any] = next(iter(counting), {})
     return DefectRun(
-        defect=defect, bug=known.bug, shows=known.shows, seed=seed, found=bool(first),
+        defect=defect, bug=known.bug, shows=known.kind, seed=seed, found=bool(first),
         oracle=first.get("oracle", ""), message=first.get("message", ""), seconds=round(session.totals.hit_s, 1),
         processor_seconds=round(session.totals.hit_processor_s, 2), frames=session.totals.hit_frames,
     )  # fmt: skip
@@ -77,7 +77,7 @@ def self_test(
     on_run: Callable[[DefectRun], None] = lambda run_defect: None,
 ) -> dict[str, Any]:
     """Return the object that `--json` prints: defects found and planted, with the effort until the first hit."""
-    check_defects(defects)
+    wire_rows(defects)
     hunts = []
     for defect in defects:
         for seed in seeds:

@@ -13,8 +13,9 @@ from rich.console import Console
 from highwater.conformance.patterns import covers
 from highwater.conformance.runner import environment
 from highwater.errors import ExitCode, UsageError
+from highwater.mutants.table import WRITTEN, NamedMutant
+from highwater.power.reasons import Reason, equivalents, reason_of, survivors
 from highwater.power.store import FOLDER, Store, read_killers, record_killers, score_text
-from highwater.power.table import WRITTEN, NamedMutant, Reason, equivalents, reason_of, survivors
 from highwater.power.trial import Judge, Outcome, Plan, Trial, run_trials
 from highwater.results import progress
 
@@ -32,7 +33,7 @@ A mutant is the broker with one change. A judge runs one check after another on 
 * fuzzer: `highwater fuzz` on processes for a minute, meant for the sets requests, typical_requests and many
 * rules: mutants of the audit rules instead (`--generated N` of each module; 0: all), a second implementation and tests
 
-The written mutants are in highwater/power/mutants, a file for each set; survivors.toml has the reason for each that a
+The written mutants are in highwater/mutants, a file for each set; survivors.toml has the reason for each that a
 judge does not kill, killers.json the check that kills each of the others and is tried first.
 
 Trials are kept in results/power: a mutant that was tried with the same checks is not tried again, so an interrupted
@@ -80,7 +81,7 @@ def measure(
     ] = None,
     judge: Annotated[str, typer.Option(help=f"One of: {', '.join(JUDGES)}.")] = "suite",
     mutant_set: Annotated[
-        str, typer.Option("--set", help="Set of written mutants, a file of power/mutants.")
+        str, typer.Option("--set", help="Set of written mutants, a file of highwater/mutants.")
     ] = WRITTEN,
     count: Annotated[int, typer.Option("--generated", min=0, help="About so many mutants of cosmic-ray, too.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the generated mutants.")] = 0,

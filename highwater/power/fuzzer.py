@@ -20,8 +20,8 @@ import msgspec
 
 from highwater import fuzz
 from highwater.errors import ExitCode, UsageError
+from highwater.mutants.table import NamedMutant
 from highwater.power.store import FOLDER, digest_of
-from highwater.power.table import NamedMutant
 from highwater.power.trial import Judge
 from highwater.soak.compiled.build import copy_sources
 from highwater.temporary import temporary_folder

@@ -10,8 +10,8 @@ from functools import cached_property
 import pytest
 
 from highwater.conformance.selection import case_of
-from highwater.power.mutation import source_of
-from highwater.power.table import NamedMutant
+from highwater.mutants.mutation import source_of
+from highwater.mutants.table import NamedMutant
 
 WORD = re.compile(r"[a-z][a-z]{2,}")
 

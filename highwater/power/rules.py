@@ -18,9 +18,10 @@ from typing import Any, Final
 import pytest
 
 from highwater import reports
-from highwater.power.mutation import Mutant, loaded, mutants
+from highwater.mutants.mutation import Mutant
+from highwater.mutants.table import NamedMutant
+from highwater.power.generated import loaded, mutants
 from highwater.power.store import digest_of
-from highwater.power.table import NamedMutant
 from highwater.power.trial import Judge
 from highwater.reports.columns import Operations
 from highwater.reports.execution.division.chunks import InMemoryChunks

@@ -13,9 +13,9 @@ from typing import Final
 from hypothesis import Phase
 
 from highwater import fuzz
-from highwater.power.mutation import loaded
+from highwater.mutants.table import NamedMutant
+from highwater.power.generated import loaded
 from highwater.power.store import digest_of, read_killers
-from highwater.power.table import NamedMutant
 from highwater.power.trial import Judge
 
 MACHINES_OF: Final = {

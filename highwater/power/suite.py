@@ -30,11 +30,11 @@ from highwater.conformance.selection import case_of
 from highwater.conformance.targets import launch_target
 from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
 from highwater.errors import UsageError
+from highwater.mutants.table import NamedMutant
+from highwater.power.generated import importers_of, loaded
 from highwater.power.lines import CaseLines, LinesFile, source_hash, traced, without_repetitions
-from highwater.power.mutation import importers_of, loaded
 from highwater.power.relevance import Relevance
 from highwater.power.store import FOLDER, Store, digest_of, read_killers
-from highwater.power.table import NamedMutant
 from highwater.power.trial import Judge
 from highwater.results import progress
 

@@ -25,9 +25,10 @@ from typing import ClassVar, Final, NoReturn
 import msgspec
 
 from highwater.errors import UsageError
+from highwater.mutants.mutation import load_instead, unchanged
+from highwater.mutants.table import NamedMutant, written
 from highwater.pools import end_with_parent
-from highwater.power.mutation import load_instead, unchanged
-from highwater.power.table import NamedMutant, generated, written
+from highwater.power.generated import generated
 
 START: Final = "start"
 """The name of the check that a mutant fails which cannot be imported or started."""

@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from highwater.errors import UsageError
+from highwater.fuzz.wire.oracles.responses import Oracle
+from highwater.mutants.mutation import source_of
+from highwater.mutants.node import node_with
+from highwater.mutants.table import WIRE, NamedMutant, planted, rows, wire_rows, written
 from highwater.power import fuzzer
 from highwater.power.fuzzer import FuzzerJudge, Reported, plant
-from highwater.power.mutation import source_of
-from highwater.power.table import NamedMutant, written
 from highwater.power.trial import Outcome, Trial, run_trials
+from highwater.reference import metadata_cache
 from highwater.soak.compiled.build import copy_sources
 
 SECONDS = 20
@@ -27,6 +30,20 @@ def test_a_mutant_is_planted_in_the_copy_only(tmp_path: Path) -> None:
     assert source_of(mutant.mutant.module) != mutant.mutant.source
     with pytest.raises(UsageError, match="the copy has no module"):
         plant(tmp_path / "elsewhere", mutant)
+
+
+def test_a_node_has_all_rows_that_it_is_asked_for() -> None:
+    names = ["WrongBaseOffset", "NoPartitions", "StaleLeader"]
+    produce, cache = planted(wire_rows(names))
+    assert (produce.module, cache.module) == ("highwater.reference.replication.produce", metadata_cache.__name__)
+    assert "base_offset - 1" in produce.source
+    assert "produce.go:54" in produce.source
+    with pytest.raises(UsageError, match="NoSuchDefect"):
+        node_with([*names, "NoSuchDefect"])
+
+
+def test_each_defect_of_the_self_test_names_its_oracle_and_where_it_was_seen() -> None:
+    assert all(row.kind in set(Oracle) and row.bug for row in rows(WIRE).values())
 
 
 def test_what_the_control_shows_counts_for_no_mutant() -> None:

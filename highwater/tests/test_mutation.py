@@ -2,7 +2,7 @@
 
 import re
 
-from highwater.power.mutation import importers_of, loaded
+from highwater.power.generated import importers_of, loaded
 from highwater.power.rules import CHECKS, WITHOUT_RULES, places
 from highwater.reference.groups import store
 from highwater.reference.groups.coordinator import GroupCoordinator

@@ -11,21 +11,14 @@ from pathlib import Path
 import pytest
 
 from highwater.errors import UsageError
+from highwater.mutants.mutation import source_of, unchanged
+from highwater.mutants.table import NamedMutant, is_outside_of_functions, sets, statement_at, written
 from highwater.power import trial as frame
+from highwater.power.generated import generated
 from highwater.power.lines import CaseLines, LinesFile, without_repetitions
-from highwater.power.mutation import source_of, unchanged
+from highwater.power.reasons import equivalents, survivors
 from highwater.power.simulator import SimulatorJudge
 from highwater.power.store import Killer, Store, read_killers, record_killers, score_text
-from highwater.power.table import (
-    NamedMutant,
-    equivalents,
-    generated,
-    is_outside_of_functions,
-    sets,
-    statement_at,
-    survivors,
-    written,
-)
 from highwater.power.trial import Outcome, Trial, run_trials
 
 SAMPLE = (

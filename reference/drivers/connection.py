@@ -19,14 +19,11 @@ class ClientConnection(asyncio.Protocol):
         self._name = driver.next_client()
         self._transport: asyncio.Transport | None = None
 
-    def make(self, listener: Listener, host: str, now_ms: int) -> ServerConnection:
-        """Return the connection without I/O; tests of the tools override this to plant defects."""
-        return ServerConnection(listener, host, now_ms)
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         peer = transport.get_extra_info("peername")
-        self._connection = self.make(self._listener, peer[0] if peer else "", self._driver.now().monotonic_ms)
+        host, now_ms = peer[0] if peer else "", self._driver.now().monotonic_ms
+        self._connection = ServerConnection(self._listener, host, now_ms)
         if not self._limits.admit(self):
             transport.abort()
             return

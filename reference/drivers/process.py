@@ -33,24 +33,16 @@ SHUTDOWN_TIMEOUT_S = 5.0
 PARENT = "HIGHWATER_PARENT"
 """Variable with the process id of the parent at whose end a node stops."""
 Ready = Callable[[str], None]
-Factory = Callable[[Driver, Listener], asyncio.Protocol]
 
 
-def run_node(
-    config: BrokerConfig | StoreConfig,
-    on_ready: Ready,
-    *,
-    trace: Path | None = None,
-    connection: Factory = ClientConnection,
-) -> None:
+def run_node(config: BrokerConfig | StoreConfig, on_ready: Ready, *, trace: Path | None = None) -> None:
     """Run a node until SIGTERM or Ctrl-C.
 
     Raises UsageError for a port in use, a data folder of another node, or a disk error. The node writes its protocol
-    steps to the folder `trace`. `connection` makes the protocol of each client connection of a broker; tests of the
-    tools pass one with planted defects.
+    steps to the folder `trace`.
     """
     if isinstance(config, BrokerConfig):
-        run = _run_broker(config, on_ready, TraceFile(trace, str(config.broker_id)) if trace else None, connection)
+        run = _run_broker(config, on_ready, TraceFile(trace, str(config.broker_id)) if trace else None)
     else:
         run = _run_store(config, on_ready, TraceFile(trace, STORE) if trace else None)
     _allow_descriptors()
@@ -63,7 +55,7 @@ def _allow_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | None, connection: Factory) -> None:
+async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | None) -> None:
     disk = Disk(Path(config.log_dir))
     disk.claim({"cluster.id": config.cluster_id, "broker.id": str(config.broker_id)})
     log_as(config, disk.root)
@@ -85,7 +77,9 @@ async def _run_broker(config: BrokerConfig, on_ready: Ready, trace: TraceFile | 
         driver.store_link = link
     limits = Limits(lambda: broker.config_in_effect)
     listener = Listener(broker.served, config.socket_request_max_bytes, limits, broker.meters, security.authenticator)
-    server = await _listen(lambda: connection(driver, listener), config.host, config.port, security.server_context)
+    server = await _listen(
+        lambda: ClientConnection(driver, listener), config.host, config.port, security.server_context
+    )
     driver.start()
     if config.metrics_port:
         await _serve_metrics(config, broker, limits)

@@ -1,4 +1,4 @@
-"""Mutants of a module, and how a process loads one instead of the module. The mutations are cosmic-ray's.
+"""Generated mutants of a module, whose mutations are cosmic-ray's, and the modules that a mutant concerns.
 
 A mutant that only changes an annotation, an assertion or whether a class is frozen is none: nothing behaves
 differently.
@@ -9,20 +9,19 @@ import random
 import re
 import sys
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from functools import cache
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec, spec_from_loader
-from itertools import chain
-from pathlib import Path
-from types import ModuleType
-from typing import Any, Final
+from importlib import import_module
+from itertools import chain, islice
+from pkgutil import iter_modules
+from typing import Final
 
 import parso
 from cosmic_ray.ast import ast_nodes
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
+
+from highwater.mutants.mutation import Mutant, source_of, with_mutation
+from highwater.mutants.table import NamedMutant
 
 # Replacements that a person may overlook. The others, such as `+` by `<<`, mostly end in an exception.
 PLAUSIBLE: Final = re.compile(
@@ -34,19 +33,12 @@ PLAUSIBLE: Final = re.compile(
 )
 WITHOUT_EFFECT: Final = {"frozen", "slots", "covariant", "strict"}  # arguments that only restrict what a program may do
 
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """The source of a module with one mutation, or with none: the control."""
-
-    module: str
-    line: int
-    before: str
-    after: str
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.module}:{self.line}: {self.before}\n    {self.after}"
+PACKAGES: Final = ("replication", "groups", "transactions", "storage", "controller")
+WITHOUT_BEHAVIOUR: Final = {
+    "highwater.reference.groups.tracing", "highwater.reference.storage.filesystem",
+    "highwater.reference.controller.steps",
+}  # fmt: skip
+"""Modules of traces for the specifications and of interfaces, whose mutants no client can see."""
 
 
 def mutants(module: str, chance: random.Random) -> Iterator[Mutant]:
@@ -65,26 +57,22 @@ def mutants(module: str, chance: random.Random) -> Iterator[Mutant]:
             yield with_mutation(module, source, mutated)
 
 
-def unchanged(module: str) -> Mutant:
-    """Return the control: a killer that kills it cannot judge mutants of the module."""
-    return Mutant(module, 0, "", "", source_of(module))
+def modules() -> list[str]:
+    """Return the modules whose behaviour the generated mutants change."""
+    found = []
+    for package in PACKAGES:
+        path = import_module(f"highwater.reference.{package}").__path__
+        found += [f"highwater.reference.{package}.{each.name}" for each in iter_modules(path)]
+    return sorted(set(found) - WITHOUT_BEHAVIOUR)
 
 
-@cache
-def source_of(module: str) -> str:
-    """Return the source of a module, which is not imported: a trial imports it when the mutant is in its place."""
-    found = find_spec(module)
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).read_text()
-
-
-def with_mutation(module: str, source: str, mutated: str) -> Mutant:
-    """Return the mutant whose source is `mutated`; it shows the first line that differs."""
-    for number, (before, after) in enumerate(zip(source.splitlines(), mutated.splitlines(), strict=False), 1):
-        if before != after:
-            return Mutant(module, number, before.strip(), after.strip(), mutated)
-    raise AssertionError(f"a mutation changed no line of {module}")
+def generated(count: int, seed: int) -> Iterator[NamedMutant]:
+    """Yield about `count` mutants of cosmic-ray; each module has a share of them by its length, at least one."""
+    sizes = {name: len(source_of(name).splitlines()) for name in modules()}
+    for name, size in sizes.items() if count else ():
+        share = max(1, round(count * size / sum(sizes.values())))
+        for mutant in islice(mutants(name, random.Random(f"{seed} {name}")), share):
+            yield NamedMutant(mutant, f"{name.removeprefix('highwater.reference.')}:{mutant.line}")
 
 
 class _Behaviour(ast.NodeTransformer):
@@ -115,30 +103,6 @@ def _behaviour(source: str) -> str | None:
         return ast.dump(_Behaviour().visit(ast.parse(source)))
     except SyntaxError:
         return None
-
-
-class _Mutated(MetaPathFinder, Loader):
-    """Finds the mutant in place of its module."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        return spec_from_loader(fullname, self) if fullname == self._mutant.module else None
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(compile(self._mutant.source, self._mutant.module, "exec"), vars(module))
-
-
-def load_instead(mutant: Mutant, reloaded: Collection[str]) -> None:
-    """Make later imports load the mutant, and the modules in `reloaded` again; only for a process of its own."""
-    for name in [name for name in sys.modules if name in reloaded or name == mutant.module]:
-        del sys.modules[name]
-        package, _, last = name.rpartition(".")
-        # `from package import module` returns the attribute of the package if it has one.
-        if last in vars(sys.modules.get(package, sys)):
-            delattr(sys.modules[package], last)
-    sys.meta_path.insert(0, _Mutated(mutant))
 
 
 def loaded(pattern: re.Pattern[str]) -> set[str]:
