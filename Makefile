@@ -80,8 +80,8 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater simulate --seeds 0:20000 --out results/sweep $(ARGS)
 	@$(BIN)/python -m highwater.soak.seed_recheck results/sweep --every 100 --master 'local-cluster[2,1,1024]'
 
-bench: setup  ## every figure of the README
-	@$(BIN)/python -m highwater.bench $(ARGS)
+bench: setup  ## the figures of our documents
+	@$(BIN)/python -m highwater.experiments.figures $(ARGS)
 
 clean:  ## removes .venv and results
 	rm -rf $(VENV) results build *.egg-info

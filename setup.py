@@ -6,7 +6,7 @@
 from setuptools import find_packages, setup
 
 FOLDERS = ("spec", "reference", "conformance", "fuzz", "reports")
-NOT_SHIPPED = ("tests", "tests.*", "*.tests", "*.tests.*", "bench", "soak")
+NOT_SHIPPED = ("tests", "tests.*", "*.tests", "*.tests.*", "experiments.figures", "soak")
 
 packages = ["highwater", *(f"highwater.{name}" for name in find_packages("highwater", exclude=NOT_SHIPPED))]
 for folder in FOLDERS:

@@ -31,6 +31,7 @@ class Scale:
     producers: tuple[int, ...]
     replicated_partitions: tuple[int, ...]
     topic_partitions: tuple[int, ...]
+    idle_partitions: tuple[int, ...]
     sizes: tuple[int, ...]
     record_bytes: tuple[int, ...]
     members: int
@@ -58,23 +59,26 @@ SCALES: Final[Mapping[str, Scale]] = {
     "tiny": Scale(
         repetitions=3, seconds=0.3, warm_up_s=4, latency_s=2, load_s=6, records_to_read=60_000, replicas=(1, 3),
         partitions=(12,), producers=(1, 2), replicated_partitions=(1, 4, 12), topic_partitions=(1, 3, 6),
+        idle_partitions=(100, 1_000),
         sizes=(100, 1_000, 10_000), record_bytes=(1_000,), members=3, protocols=(EAGER, COOPERATIVE),
         clients=(LIBRDKAFKA, SIMULATED),
         pause_repetitions=1, fault_kinds=("kill", "pause"), queue_times_ms=(1_000,), failures=(RESTARTED,),
-        left_out=("partitions", "size", "clients", "latency", "dispatch", "durability", "availability"),
+        left_out=("partitions", "idle", "size", "clients", "latency", "dispatch", "durability", "availability"),
     ),
     "default": Scale(
         repetitions=5, seconds=0.5, warm_up_s=8, latency_s=6, load_s=12, records_to_read=300_000,
         replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3), replicated_partitions=(1, 4, 12),
-        topic_partitions=(1, 2, 3, 6, 9), sizes=(10, 40, 100, 400, 1_000, 2_000, 10_000), record_bytes=(1_000,),
+        topic_partitions=(1, 2, 3, 6, 9), idle_partitions=(100, 1_000),
+        sizes=(10, 40, 100, 400, 1_000, 2_000, 10_000), record_bytes=(1_000,),
         members=10, protocols=ALL_PROTOCOLS,
         clients=(LIBRDKAFKA, SIMULATED), pause_repetitions=1, fault_kinds=None,
-        queue_times_ms=(10, 100, 1_000), failures=(KILLED, RETRIED, RESTARTED),
+        queue_times_ms=(10, 100, 1_000), failures=(KILLED, RETRIED, RESTARTED), left_out=("idle",),
     ),
     "full": Scale(
         repetitions=10, seconds=2.0, warm_up_s=20, latency_s=120, load_s=30, records_to_read=2_000_000,
         replicas=(1, 2, 3, 4), partitions=(1, 12), producers=(1, 2, 3),
         replicated_partitions=(1, 2, 3, 4, 5, 6, 7, 8, 9, 12), topic_partitions=(1, 2, 3, 4, 5, 6, 7, 8, 9),
+        idle_partitions=(100, 1_000, 2_000),
         sizes=ALL_SIZES, record_bytes=(100, 1_000), members=10,
         protocols=ALL_PROTOCOLS, clients=(LIBRDKAFKA, JAVA, SIMULATED), pause_repetitions=3, fault_kinds=None,
         queue_times_ms=(1, 10, 100, 1_000), failures=(KILLED, RETRIED, RESTARTED),
@@ -126,6 +130,12 @@ def partitions(scale: Scale) -> Iterator[Condition]:
         yield _send("partitions", replicas=2, min_insync_replicas=2, partitions=count)
     for count in scale.topic_partitions:
         yield _async("partitions", producers=3, partitions=count)
+
+
+def idle(scale: Scale) -> Iterator[Condition]:
+    """Yield numbers of partitions, each with three replicas, that exist beside those that a producer uses."""
+    for count in scale.idle_partitions:
+        yield _send("idle", replicas=3, min_insync_replicas=1, idle=count)
 
 
 def size(scale: Scale) -> Iterator[Condition]:
@@ -196,6 +206,7 @@ def availability(scale: Scale) -> Iterator[Condition]:
 EXPERIMENTS: Final[Mapping[str, Callable[[Scale], Iterator[Condition]]]] = {
     "throughput": throughput,
     "partitions": partitions,
+    "idle": idle,
     "size": size,
     "clients": clients,
     "latency": latency,
@@ -214,5 +225,5 @@ def experiments_of(scale: str, wanted: Collection[str]) -> list[str]:
     return [name for name in EXPERIMENTS if (name in wanted if wanted else name not in left_out)]
 
 
-ONCE: Final = frozenset({"dispatch", "failures", "durability", "rebalance", "availability"})
+ONCE: Final = frozenset({"idle", "dispatch", "failures", "durability", "rebalance", "availability"})
 """Experiments that take long and are repeated `pause_repetitions` times."""

@@ -191,6 +191,8 @@ class _Running:
                 yield _measured(task, simulated_pauses(condition, task.repetition))
             case "rebalance":
                 yield _measured(task, self._rebalance.measure(self._benches[task.target], condition))
+            case "idle":
+                yield _measured(task, self._load.beside_idle(self._benches[task.target], condition))
             case "failures" | "durability":
                 bench = self._benches[task.target]
                 yield _measured(task, self._failure.measure(bench, condition, task.repetition))

@@ -16,8 +16,8 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from highwater.bench.auditor import BLOCK, followed_log, write_dataset
 from highwater.errors import ExitCode
+from highwater.experiments.figures.audits import BLOCK, followed_log, write_dataset
 from highwater.reports.columns import NEVER, UNKNOWN, Ints, Operations, Status, concatenate_operations, take_rows
 from highwater.reports.dataset.reader import Partitions
 from highwater.reports.execution.division.chunks import InMemoryChunks

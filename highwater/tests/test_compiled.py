@@ -155,4 +155,8 @@ def test_old_versions_are_removed_from_the_cache(tmp_path: Path) -> None:
 
 def test_arguments_are_those_of_highwater_or_of_python() -> None:
     assert command(["simulate", "--wire"])[1:] == ["-m", "highwater", "simulate", "--wire"]
-    assert command(["-m", "highwater.bench", "sweep"])[1:] == ["-m", "highwater.bench", "sweep"]
+    assert command(["-m", "highwater.experiments.figures", "sweep"])[1:] == [
+        "-m",
+        "highwater.experiments.figures",
+        "sweep",
+    ]

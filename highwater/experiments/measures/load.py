@@ -17,6 +17,8 @@ IN_STEP: Final = 0.95
 SLOWEST: Final = 10_000
 """Records below which no 99.99th percentile is given: it would be the largest value."""
 LATE_S: Final = 1.0
+ROUNDS: Final = 5
+"""How often a rate is measured while many partitions exist; creating them takes longer."""
 
 
 class LoadMeasure:
@@ -48,6 +50,21 @@ class LoadMeasure:
             return self._produce(bench, condition, topic)
         finally:
             bench.delete_topic(topic)
+
+    def beside_idle(self, bench: Bench, condition: Condition) -> Found:
+        """Return the rate beside idle partitions, and the time of their creation."""
+        used, unused, started = self._topic(bench, condition), f"idle-{self._run}-{self._topics}", time.monotonic()
+        try:
+            bench.create_topic(unused, condition.number("idle"), condition.number("replicas"))
+            created_ms = 1e3 * (time.monotonic() - started)
+            rounds = [self._produce(bench, condition, used) for _ in range(ROUNDS + 1)][1:]  # the first warms up
+        finally:
+            bench.delete_topic(used)
+            bench.delete_topic(unused)
+        rates = [found["records_per_second"] for found in rounds]
+        return Found(
+            {"records_per_second": statistics.median(rates), "created": created_ms}, {"records_per_second": rates}
+        )
 
     def _produce(self, bench: Bench, condition: Condition, topic: str) -> dict[str, float]:
         record_bytes, is_pair = condition.number("record_bytes"), condition.settings["clients"] == "pair"

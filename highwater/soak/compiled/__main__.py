@@ -1,7 +1,7 @@
 """Run a command with the compiled simulator: `python -m highwater.soak.compiled simulate --seeds 0:10000`.
 
-The arguments are those of `highwater`, or `-m MODULE ...` as for Python: `-m highwater.bench sweep`. Without arguments
-the modules are only compiled, if this version is not in the cache yet.
+The arguments are those of `highwater`, or `-m MODULE ...` as for Python: `-m highwater.experiments.figures sweep`.
+Without arguments the modules are only compiled, if this version is not in the cache yet.
 """
 
 import os

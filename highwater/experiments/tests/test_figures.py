@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.auditor import read_once, simple_log, skewed, write_dataset
 from highwater.errors import Verdict
+from highwater.experiments.figures.audits import read_once, simple_log, skewed, write_dataset
 from highwater.reports.audit import audit
 
 

@@ -1,6 +1,6 @@
 """Measure the auditor: rates and memory by size, and Porcupine on the same histories.
 
-Every measurement runs in its own process: `python -m highwater.bench.auditor WHAT FOLDER` prints its cost.
+Every measurement runs in its own process: `python -m highwater.experiments.figures.audits WHAT FOLDER` prints its cost.
 """
 
 import json
@@ -60,7 +60,7 @@ def measure(what: str, folder: Path) -> dict[str, Any]:
 
 def measured(what: str, folder: Path) -> dict[str, Any]:
     """Measure in a new process; adds CPU seconds and peak memory (MB) of its process tree."""
-    command = [sys.executable, "-m", "highwater.bench.auditor", what, str(folder)]
+    command = [sys.executable, "-m", "highwater.experiments.figures.audits", what, str(folder)]
     most_kb, cpu_s = 0, dict[int, float]()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         while child.poll() is None:
@@ -241,7 +241,7 @@ def beside_porcupine(sizes: tuple[int, ...] = COMPARED) -> str:
     """Compare Porcupine, with its model of a log, to an audit by every rule that includes Parquet and a reader."""
     from highwater.artefacts import build
 
-    program = build(Path(__file__).with_name("programs") / "porcupine", "go", "build", "-o", "porcupine", ".")
+    program = build(Path(__file__).with_name("porcupine"), "go", "build", "-o", "porcupine", ".")
     rows = ["| operations | partitions | Porcupine | Highwater |", "|---|---|---|---|"]
     with temporary_folder("bench-") as place:
         for size in sizes:
