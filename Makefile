@@ -46,29 +46,26 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m pytest -m '' --hypothesis-profile fresh
 	@$(BIN)/highwater spec check --profile deep
 	@$(BIN)/highwater spec prove --profile deep
-	@$(BIN)/highwater conform reference:3 apache-kafka:3 --clause TXN-38 --clause TXN-39
+	@$(BIN)/highwater conform reference:3 apache-kafka:3 --clause TXN-15 --clause TXN-38 --clause TXN-39 --clause TXN-40
+	@$(BIN)/highwater conform apache-kafka:3 --clause OFF-22 --clause 'GRP-16*' --repeat 10
 	@$(BIN)/highwater conform --self-test --long
-	@$(BIN)/python -m highwater.soak.kills --minutes 10
 	@$(BIN)/python -m highwater.soak.rules --small
 	@$(BIN)/python -m highwater.power --judge rules --generated 40
 	@$(BIN)/python -m highwater.power --generated 120
 	@$(BIN)/python -m highwater.power --judge simulator --generated 40
 	@$(BIN)/python -m highwater.soak.planted_anomalies --ops 100000
-	@$(BIN)/python -m highwater.soak.guard_histories
+	@$(BIN)/python -m highwater.soak.guards histories
 	@$(BIN)/python -m highwater.soak.division --ops 10000000
 	@$(BIN)/python -m highwater.soak.spark_cluster
 	@$(BIN)/highwater chaos reference:3 --seconds 600
+	@$(BIN)/highwater chaos reference:3 --search
 	@$(BIN)/highwater chaos apache-kafka:3 --seconds 600
 	@$(BIN)/python -m highwater.soak.nightly --minutes 30
 	@$(BIN)/python -m highwater.soak.ledger --minutes 30
 	@$(BIN)/python -m highwater.soak.ledger --minutes 30 --pace 30
 	@$(BIN)/python -m highwater.soak.client_suites franz-go kafka-go sarama librdkafka
-	@$(BIN)/python -m highwater.soak.guard_times
+	@$(BIN)/python -m highwater.soak.guards times
 	@$(BIN)/python -m highwater.soak.mutated_traces
-	@$(BIN)/python -m highwater.soak.static_failover apache-kafka:3
-	@$(BIN)/python -m highwater.soak.stale_offset apache-kafka:3
-	@$(BIN)/python -m highwater.soak.torn_transaction apache-kafka:3
-	@$(BIN)/python -m highwater.soak.late_commit
 	@$(BIN)/python -m highwater.soak.interruptions
 	@$(BIN)/highwater spec mutate
 	@$(BIN)/highwater spec mutate --proofs

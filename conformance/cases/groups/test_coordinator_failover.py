@@ -1,8 +1,11 @@
 """The state of a group after its coordinator has changed: offsets, generations, members and pending transactions."""
 
+from typing import Any
+
 import pytest
 
 from highwater.conformance.broker import Topic, expect, only
+from highwater.conformance.cases.groups.test_static_members import static_pair
 from highwater.conformance.cases.support.committed_offsets import (
     commit,
     committed_offset,
@@ -115,6 +118,32 @@ def test_a_static_member_stays_if_its_next_id_cannot_be_stored(cluster: Cluster,
         cluster.start(away)
         await_isr(cluster, stored, 3)
     expect("error code of a heartbeat later", 0, member.heartbeat_error())
+
+
+@clause("GRP-16", "failover")
+@defect(Reply(HeartbeatRequest, "error_code", without_error(ErrorCode.FENCED_INSTANCE_ID)))
+def test_a_static_member_that_was_replaced_in_a_rebalance_is_fenced(cluster: Cluster, driver: GroupDriver) -> None:
+    """Its new id is stored only with the next generation: until a process joins, the next coordinator may know the old.
+
+    `MCEagerRebalance_static_failover` reaches this, and Apache Kafka does it; a note of the case says what was seen.
+    """
+    fields: dict[str, Any] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": LONG_MS}
+    old, _ = static_pair(driver, **fields)
+    driver.send_join(instance="i3", **fields)
+    old.await_rebalance()
+    driver.send_join(instance="i1", **fields)  # the follower has not joined yet, so no generation begins
+    expect_fenced(cluster, old)
+    change_coordinator(cluster, driver.group)
+    again = Member(driver, driver.connect(), old.member_id, old.generation, instance="i1")
+    beat = ErrorCode(again.heartbeat_error())
+    cluster.notes.append(f"a heartbeat of the replaced member gets {beat.name} from the next coordinator")
+    driver.send_join(instance="i1", **fields)
+    expect_fenced(cluster, again)
+
+
+def expect_fenced(cluster: Cluster, member: Member) -> None:
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    cluster.eventually(f"{fenced.name} to a heartbeat", lambda: member.heartbeat_error() == fenced)
 
 
 @clause("GRP-28", "after leaving")

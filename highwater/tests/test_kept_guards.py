@@ -1,7 +1,7 @@
 """The history of a guard's seed has the anomaly that its row names, and none with the guard on.
 
-Covers one guard, that with the shortest name, for each anomaly and severity; `python -m highwater.soak.guard_histories`
-covers all.
+Covers one guard, that with the shortest name, for each anomaly and severity; `python -m highwater.soak.guards
+histories` covers all.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 
 from highwater.fuzz.simulator.kept_seeds import FOLDER, read_kept_seed
 from highwater.reports.anomalies import anomalies
-from highwater.soak.guard_histories import ROW, mismatch, rows
+from highwater.soak.guards import ROW, kept_mismatch, rows
 from highwater.spec.guards import load_guards
 
 ROWS = rows()
@@ -38,7 +38,7 @@ def test_an_anomaly_lists_the_guards_whose_absence_causes_it() -> None:
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("guard", ONE_OF_EACH.values())
 def test_the_history_without_the_guard_has_the_anomaly(guard: str, tmp_path: Path) -> None:
-    assert mismatch(guard, ROWS[guard], tmp_path) == ""
+    assert kept_mismatch(guard, ROWS[guard], tmp_path) == ""
 
 
 def test_a_row_with_a_wrong_anomaly_or_seed_is_reported(tmp_path: Path) -> None:
@@ -48,5 +48,5 @@ def test_a_row_with_a_wrong_anomaly_or_seed_is_reported(tmp_path: Path) -> None:
     assert other is not None
     assert strange is not None
     assert read_kept_seed(FOLDER / f"{guard}.json").guard == guard
-    assert "not lost-write" in mismatch(guard, other, tmp_path)
-    assert "the seed belongs to ElectFromIsr" in mismatch(guard, strange, tmp_path)
+    assert "not lost-write" in kept_mismatch(guard, other, tmp_path)
+    assert "the seed belongs to ElectFromIsr" in kept_mismatch(guard, strange, tmp_path)
