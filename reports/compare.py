@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from highwater.errors import UsageError, Verdict
+from highwater.pages import render, write
 from highwater.reports.anomalies import Severity
-from highwater.reports.report import PAGE, write_page
+from highwater.reports.report import PAGE
 from highwater.reports.runs import Unreadable
 from highwater.reports.verdicts import AuditResult
 from highwater.spec.formats.history import Config
@@ -82,8 +83,8 @@ def compare_outcomes(outcomes: list[Outcome], page: Path) -> Path:
 
 def _write(runs: list[Compared], page: Path) -> Path:
     runs.sort(key=lambda run: (run.outcome.verdict is not Verdict.INVALID, run.name))
-    return write_page(
-        page,
+    text = render(
+        "highwater.reports",
         "compare.html.j2",
         runs=runs[:RUNS_SHOWN],
         left_out=len(runs) - RUNS_SHOWN,
@@ -95,6 +96,7 @@ def _write(runs: list[Compared], page: Path) -> Path:
         if any(run.guards_off for run in runs)
         else {},
     )
+    return write(page, text)
 
 
 def names(runs: Iterable[Compared]) -> list[str]:

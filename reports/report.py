@@ -3,15 +3,14 @@
 import json
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from highwater.errors import UsageError
+from highwater.pages import render, write
 from highwater.reports.dataset.schema import MANIFEST
 from highwater.reports.importers.formats import open_history
 from highwater.reports.importers.inputs import NAMES
@@ -55,31 +54,7 @@ def report_history(where: str, result: AuditResult, page: Path, settings: Sequen
 
 def _write(path: Path, histories: list[dict[str, Any]], parts: dict[str, Any]) -> Path:
     citations = cited([finding for history in histories for finding in history["result"].findings])
-    return write_page(path, "report.html.j2", histories=histories, cited=citations, **parts)
-
-
-def write_page(path: Path, template: str, **values: Any) -> Path:
-    """Render into a hidden file, then rename: an interruption leaves no half page."""
-    hidden = path.with_name(f".{path.name}")
-    try:
-        hidden.write_text(_templates().get_template(template).render(**values))
-        hidden.replace(path)
-    except OSError as error:
-        raise UsageError(f"cannot write the page ({error.strerror})", where=str(path), hint="name another") from error
-    return path
-
-
-@cache
-def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("highwater.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["thousands"] = lambda number: f"{number:,}"
-    return environment
+    return write(path, render("highwater.reports", "report.html.j2", histories=histories, cited=citations, **parts))
 
 
 def _read(path: Path) -> Any:

@@ -5,11 +5,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from highwater.conformance.calibrate import read_calibration
 from highwater.conformance.patterns import natural_key
 from highwater.conformance.reports.sources import link_source
+from highwater.pages import render, write
 from highwater.spec.clauses import Clause
 from highwater_kafka import installed_version
 
@@ -43,10 +42,9 @@ def clause_page(chosen: Iterable[Clause], checked: int) -> str:
     """Return the page as HTML without references to other files; `checked` is the number of clauses with a case."""
     clauses = sorted(chosen, key=lambda clause: (list(TITLES).index(clause.area), natural_key(clause.id)))
     calibration = read_calibration()
-    environment = Environment(
-        loader=PackageLoader("highwater.conformance"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    return environment.get_template("clauses.html.j2").render(
+    return render(
+        "highwater.conformance",
+        "clauses.html.j2",
         suite=f"highwater {installed_version()}",
         count=len(clauses),
         checked=checked,
@@ -61,8 +59,7 @@ def clause_page(chosen: Iterable[Clause], checked: int) -> str:
 
 def write_clause_page(path: Path, chosen: Iterable[Clause], checked: int) -> None:
     """Write the page, and create its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(clause_page(chosen, checked), encoding="utf-8")
+    write(path, clause_page(chosen, checked))
 
 
 def _rows(clauses: Any, held: dict[str, list[str]]) -> Iterator[dict[str, Any]]:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from highwater.conformance.exchange import ReportedEvent, newest_events
 from highwater.conformance.patterns import natural_key
 from highwater.conformance.report import Report, TargetReport
@@ -24,6 +22,7 @@ from highwater.conformance.reports.matrix import (
 )
 from highwater.conformance.reports.sources import link_source
 from highwater.conformance.verdicts import DECIDED, NOT_TESTABLE, CaseResult, CaseVerdict, Expectation, expected_by
+from highwater.pages import render
 
 PAGE_CHARACTERS: Final = 1_500_000
 """Limit of the failure descriptions; what the texts leave of it is for exchanges."""
@@ -70,15 +69,12 @@ class FailureGroup:
 
 
 def page(report: Report, history: Sequence[History] = ()) -> str:
-    environment = Environment(
-        loader=PackageLoader("highwater.conformance"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
     expectations = [target.expectations for target in report.targets]
     budget = _exchange_budget(report)
     clauses = [_clause(row, report.targets, expectations, budget) for row in rows_of(report)]
     areas = [(area, list(members)) for area, members in groupby(clauses, key=lambda clause: clause["area"])]
-    return environment.get_template("matrix.html.j2").render(
+    return render(
+        "highwater.conformance", "matrix.html.j2",
         run=report.run, areas=areas, targets=[_target(target) for target in report.targets],
         history=history, levels=("MUST", "SHOULD", "MAY"), verdicts=[verdict.value for verdict in CaseVerdict],
     )  # fmt: skip

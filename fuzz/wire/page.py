@@ -6,11 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from highwater.fuzz.wire.oracles.responses import code_name
 from highwater.fuzz.wire.steering.corpus import Coverage, State, read_state
 from highwater.fuzz.wire.verdict import ENDS, verdict
+from highwater.pages import render
 
 NUMBER: Final = re.compile(r"-?\d+")
 
@@ -27,8 +26,8 @@ def page(folder: Path, summary: dict[str, Any]) -> str:
         row["families"] = families
     mutations = sorted({name for _, row in apis for name in row["families"]})
     most = {name: max(row["families"][name] for _, row in apis) for name in mutations}
-    environment = Environment(loader=PackageLoader("highwater.fuzz.wire"), autoescape=True, undefined=StrictUndefined)
-    return environment.get_template("fuzz.html.j2").render(
+    return render(
+        "highwater.fuzz.wire", "fuzz.html.j2",
         folder=folder, summary=summary, state=state, findings=state.findings, apis=apis, mutations=mutations, most=most,
         progress=_progress(coverage, state), error_names=_error_names, shade=_shade,
         ends=ENDS, verdict=verdict(summary),

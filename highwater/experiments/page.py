@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from highwater.experiments.conditions import ERRORS, Measurement, Setting, unit_of
 from highwater.experiments.documents import VALUE, Table, claims, matches, tables
 from highwater.experiments.verdicts import Interval, Judgement, judge, median_interval
+from highwater.pages import render, write
 
 PAGE: Final = "index.html"
-TEMPLATES: Final = Path(__file__).parent / "templates"
 BAR: Final = 15
 ROW_GAP: Final = 9
 LABEL_WIDTH: Final = 330
@@ -29,17 +27,15 @@ def write_page(
     folder: Path, targets: Sequence[str], measurements: Sequence[Measurement], about: dict[str, str]
 ) -> Path:
     """Write the page of a bench and return its path; `about`: what the head of the page says, by name."""
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
-                              trim_blocks=True, lstrip_blocks=True)  # fmt: skip
     names = _targets(targets, measurements)
     judged = judgements(names, measurements)
     shown = [section for table in tables() if (section := _section(table, names, measurements)) is not None]
-    text = environment.get_template("experiments.html.j2").render(
+    text = render(
+        "highwater.experiments", "experiments.html.j2",
         targets=names, verdicts=_verdict_rows(judged, names), sections=shown, about={**about, **machine()},
         counts=count_verdicts(judged),
     )  # fmt: skip
-    (folder / PAGE).write_text(text)
-    return folder / PAGE
+    return write(folder / PAGE, text)
 
 
 def machine() -> dict[str, str]:
