@@ -1,8 +1,12 @@
 """Fixtures for several case modules."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from highwater.conformance.broker import Broker
+from highwater.conformance.cases.fields.trial import Trial
+from highwater.conformance.cases.fields.world import World
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.transactions import Transactional, need_transaction_version
 from highwater.conformance.cluster import Cluster
@@ -40,3 +44,12 @@ def new_producer(producer: Transactional) -> Transactional:
     """
     need_transaction_version(producer.coordinator, 2)
     return producer
+
+
+@pytest.fixture
+def trial(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Trial]:
+    """Yield the rows of the case in a world that has what their table needs."""
+    table, rows = request.param
+    found = Trial.prepared(table, rows, World(cluster))
+    yield found
+    found.world.clean_up(*table.leaves)
