@@ -3,7 +3,10 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["highwater.pytest_imports", "highwater.reference.tests.fixtures", "highwater.reports.tests.fixtures"]
+pytest_plugins = [
+    "highwater.pytest_imports", "highwater.conformance.markers", "highwater.reference.tests.fixtures",
+    "highwater.reports.tests.fixtures",
+]  # fmt: skip
 
 settings.register_profile("fresh", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("same", settings.get_profile("fresh"), derandomize=True)

@@ -18,7 +18,7 @@ import msgspec
 import typer
 
 from highwater.conformance.report import Report, TargetReport, read_report
-from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
+from highwater.conformance.running.verdicts import BROKEN, CaseResult, CaseVerdict
 from highwater.errors import ExitCode, UsageError
 
 CALIBRATION: Final = Path(__file__).with_name("calibration.toml")

@@ -206,7 +206,12 @@ def _run(
     from highwater.conformance.report import report_of
     from highwater.conformance.reports.console import show
     from highwater.conformance.runner import Interrupted, run_suite
-    from highwater.conformance.verdicts import decides_nothing, exit_code, expectations_text, read_expectations
+    from highwater.conformance.running.verdicts import (
+        decides_nothing,
+        exit_code,
+        expectations_text,
+        read_expectations,
+    )
     from highwater.errors import UsageError
     from highwater.results import progress
 

@@ -17,6 +17,17 @@ class Disconnected(TargetFailure):
     """The target closed the connection instead of replying."""
 
 
+class Disturbed(TargetFailure):
+    """The target answered with an error after which a client tries again, where the case expected another answer.
+
+    In the suite that is a failure as any other. While faults or malformed requests disturb the target, it says nothing.
+    """
+
+
+class Required(TargetFailure):
+    """The target broke what holds under every fault."""
+
+
 class AccessRefused(TargetFailure):
     """The TLS or SASL login failed."""
 

@@ -20,24 +20,44 @@ import msgspec
 import pytest
 from _pytest.runner import runtestprotocol
 
-from highwater.conformance.broker import AdvertisedVersions, Broker, Topic, advertised_versions, read_finalized_features
-from highwater.conformance.cluster import Cluster
-from highwater.conformance.connection import WaitLimit, access_to
+from highwater.conformance.client.broker import (
+    AdvertisedVersions,
+    Broker,
+    Topic,
+    advertised_versions,
+    read_finalized_features,
+)
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.connection import WaitLimit, access_to
 from highwater.conformance.failures import TargetFailure
-from highwater.conformance.judging import AcquireTarget, TargetGone, judge
-from highwater.conformance.selection import case_of, check_era, needs_exclusive_target, select_cases
-from highwater.conformance.sharing import SharedTarget, TargetServer
+from highwater.conformance.running.judging import AcquireTarget, TargetGone, judge
+from highwater.conformance.running.selection import (
+    case_of,
+    check_era,
+    needs_exclusive_target,
+    select_cases,
+)
+from highwater.conformance.running.sharing import SharedTarget, TargetServer
+from highwater.conformance.running.verdicts import (
+    BROKEN,
+    NOT_TESTABLE,
+    UNDECIDED,
+    CaseResult,
+    CaseVerdict,
+    verdict_of,
+)
+from highwater.conformance.running.workers import Ended, Task, Workers
 from highwater.conformance.targets import KNOWN, count_clusters, launch_target
 from highwater.conformance.targets.base import PROMPT, REPEATABLE, RepeatableTarget, Target
 from highwater.conformance.targets.external import BrokerDied
 from highwater.conformance.targets.releases import Release
 from highwater.conformance.values import replies_of
-from highwater.conformance.verdicts import BROKEN, NOT_TESTABLE, UNDECIDED, CaseResult, CaseVerdict, verdict_of
-from highwater.conformance.workers import Ended, Task, Workers
 from highwater.errors import UsageError
 from highwater.spec.clauses import find_clause
 
-pytest_plugins = ["highwater.pytest_imports", "highwater.conformance.cases.fixtures"]
+pytest_plugins = [
+    "highwater.pytest_imports", "highwater.conformance.markers", "highwater.conformance.cases.fixtures",
+]  # fmt: skip
 
 PROPERTY: Final = "highwater"
 REPORTER: Final = "highwater-reporter"
@@ -83,13 +103,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "clause(id, variant): the clause that a case checks")
-    config.addinivalue_line("markers", "defect(planted, ...): broker defects that the case detects")
-    config.addinivalue_line("markers", "era(since, until): the Kafka versions to which a case applies")
-    config.addinivalue_line("markers", "cluster_fault: the case stops or pauses nodes")
-    config.addinivalue_line("markers", "settings(**names): broker settings that a repeatable target has in this case")
-    config.addinivalue_line("markers", "slow: the case waits longer than a second")
-    config.addinivalue_line("markers", "long: the case sends tens of thousands of requests")
     if config.getoption("hw_target") and getattr(config.option, "numprocesses", None):
         raise pytest.UsageError("these cases share a target: give --hw-jobs instead of -n")
     descriptor = config.getoption("hw_report_fd")
@@ -298,7 +311,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if TARGET not in config.stash:
         pytest.skip("no target: give --hw-target" if not config.getoption("hw_target") else "the target is closed")
     target = config.stash[TARGET]
-    check_era(config.getoption("hw_kafka_version") or target.era, request.node)
+    check_era(config.getoption("hw_kafka_version") or target.era, request.node.iter_markers())
     repeatable = cast("RepeatableTarget", target) if REPEATABLE in target.capabilities else None
     if repeatable:
         marker = request.node.get_closest_marker("settings")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from highwater.conformance.verdicts import CaseResult, Expectation
+from highwater.conformance.running.verdicts import CaseResult, Expectation
 from highwater.errors import UsageError
 from highwater.reference.wire.registry import APIS
 from highwater_kafka import installed_version

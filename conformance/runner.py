@@ -13,10 +13,10 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from highwater.conformance.choice import Choice
 from highwater.conformance.patterns import check_patterns, natural_key
 from highwater.conformance.report import stamp_now
-from highwater.conformance.verdicts import (
+from highwater.conformance.running.choice import Choice
+from highwater.conformance.running.verdicts import (
     CaseResult,
     CaseVerdict,
     count_verdicts,

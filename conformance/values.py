@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from highwater.conformance.exchange import Event, Reply
-from highwater.conformance.verdicts import CaseResult, CaseVerdict
+from highwater.conformance.client.exchange import Event, Reply
+from highwater.conformance.running.verdicts import CaseResult, CaseVerdict
 from highwater.errors import ExitCode
 from highwater.reference.wire.errors import WireError
 from highwater.reference.wire.framing import decode_request, decode_response

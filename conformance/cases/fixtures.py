@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.conformance.broker import Broker
 from highwater.conformance.cases.fields.trial import Trial
 from highwater.conformance.cases.fields.world import World
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.transactions import Transactional, need_transaction_version
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
 
 
 @pytest.fixture

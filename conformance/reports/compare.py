@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from highwater.conformance.report import Report, TargetReport
-from highwater.conformance.verdicts import BROKEN, UNDECIDED, CaseVerdict
+from highwater.conformance.running.verdicts import BROKEN, UNDECIDED, CaseVerdict
 from highwater.errors import ExitCode, UsageError
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.matrix import Row, cell_text, clause_of, left_out_text, rows_of, seconds_text, tally
-from highwater.conformance.verdicts import (
+from highwater.conformance.running.verdicts import (
     BROKEN,
     DECIDED,
     NOT_TESTABLE,

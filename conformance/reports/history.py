@@ -6,7 +6,7 @@ from typing import Final
 
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.compare import Change, differences_of
-from highwater.conformance.verdicts import DECIDED, CaseVerdict
+from highwater.conformance.running.verdicts import DECIDED, CaseVerdict
 
 SHOWN: Final = (Change.BROKE, Change.FAILING, Change.FIXED)
 """The changes that are named; the others are counted."""

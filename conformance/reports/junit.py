@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from highwater.conformance.report import Report, Stamp, TargetReport
 from highwater.conformance.reports.matrix import features_text
-from highwater.conformance.verdicts import (
+from highwater.conformance.running.verdicts import (
     BROKEN,
     DECIDED,
     CaseResult,

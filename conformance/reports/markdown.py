@@ -17,7 +17,7 @@ from highwater.conformance.reports.matrix import (
     tally,
 )
 from highwater.conformance.reports.sources import link_source
-from highwater.conformance.verdicts import DECIDED, CaseVerdict
+from highwater.conformance.running.verdicts import DECIDED, CaseVerdict
 from highwater.spec.clauses import load_clauses
 
 SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|#~&])")

@@ -7,7 +7,7 @@ from typing import Final
 
 from highwater.conformance.patterns import natural_key
 from highwater.conformance.report import Report, TargetReport
-from highwater.conformance.verdicts import (
+from highwater.conformance.running.verdicts import (
     DECIDED,
     CaseResult,
     CaseVerdict,

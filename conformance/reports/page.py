@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from highwater.conformance.exchange import ReportedEvent, newest_events
+from highwater.conformance.client.exchange import ReportedEvent, newest_events
 from highwater.conformance.patterns import natural_key
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.history import History
@@ -21,7 +21,14 @@ from highwater.conformance.reports.matrix import (
     worst,
 )
 from highwater.conformance.reports.sources import link_source
-from highwater.conformance.verdicts import DECIDED, NOT_TESTABLE, CaseResult, CaseVerdict, Expectation, expected_by
+from highwater.conformance.running.verdicts import (
+    DECIDED,
+    NOT_TESTABLE,
+    CaseResult,
+    CaseVerdict,
+    Expectation,
+    expected_by,
+)
 from highwater.pages import render
 
 PAGE_CHARACTERS: Final = 1_500_000

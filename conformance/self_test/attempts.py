@@ -13,10 +13,16 @@ import msgspec
 import pytest
 from _pytest.runner import runtestprotocol
 
-from highwater.conformance.connection import WaitLimit
+from highwater.conformance.client.connection import WaitLimit
 from highwater.conformance.defects import BrokerDefect, Defect, GuardOff
 from highwater.conformance.plugin import CLUSTER, RESULT, TARGET, WAIT_LIMIT
-from highwater.conformance.selection import case_of
+from highwater.conformance.running.selection import case_of
+from highwater.conformance.running.verdicts import (
+    BROKEN,
+    NOT_TESTABLE,
+    CaseResult,
+    CaseVerdict,
+)
 from highwater.conformance.self_test.fake_servers import FAKE_SERVERS
 from highwater.conformance.self_test.targets import DefectiveTarget, FakeServerTarget
 from highwater.conformance.self_test.trials import (
@@ -31,7 +37,6 @@ from highwater.conformance.self_test.trials import (
 )
 from highwater.conformance.targets import is_altered_at_launch, launch_target
 from highwater.conformance.targets.base import REPEATABLE, Target
-from highwater.conformance.verdicts import BROKEN, NOT_TESTABLE, CaseResult, CaseVerdict
 
 MIN_WAIT_S: Final = 0.7
 WAIT_FACTORS: Final = (1.5, 6.0)

@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from highwater.conformance.broker import advertised_versions
-from highwater.conformance.connection import access_to
+from highwater.conformance.client.broker import advertised_versions
+from highwater.conformance.client.connection import access_to
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.plugin import ADVERTISED_VERSIONS, REPORTER, TARGET, Reporter
 from highwater.conformance.self_test.attempts import SelfTest

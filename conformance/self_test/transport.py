@@ -18,7 +18,7 @@ import struct
 from collections import deque
 from typing import Final
 
-from highwater.conformance.connection import Reached
+from highwater.conformance.client.connection import Reached
 from highwater.conformance.defects import Crash, HangUp, OneSegment, OutOfTurn, Request, Silence, StaysOpen
 from highwater.conformance.self_test.faults import PlantedDefect, SentRequest, read_request, take_frames
 from highwater.reference.client.transport import Clock, Stream

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from highwater.conformance.connection import OPEN, Access
+from highwater.conformance.client.connection import OPEN, Access
 from highwater.reference.client.access import client_context
 from highwater.reference.client.transport import Transport
 

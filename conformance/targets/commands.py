@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from highwater.conformance.connection import access_of
+from highwater.conformance.client.connection import access_of
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.conformance.targets.discovery import restart_dead
 from highwater.conformance.targets.external import ExternalTarget

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from highwater.conformance.connection import OPEN, Access, Connection
+from highwater.conformance.client.connection import OPEN, Access, Connection
+from highwater.conformance.client.unsecured_tokens import client_first, unsecured_token
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.targets.base import SaslListener
-from highwater.conformance.unsecured_tokens import client_first, unsecured_token
 from highwater.errors import UsageError
 from highwater.reference.security.login import Account
 from highwater.reference.security.mechanisms import MECHANISMS

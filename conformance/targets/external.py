@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from highwater.conformance.broker import advertised_versions
-from highwater.conformance.connection import Access, access_of
+from highwater.conformance.client.broker import advertised_versions
+from highwater.conformance.client.connection import Access, access_of
 from highwater.conformance.failures import AccessRefused, Disconnected, TargetFailure, Unsupported
 from highwater.conformance.targets.base import SaslListener
 from highwater.conformance.targets.discovery import brokers_of, sasl_listener

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from highwater.conformance.broker import advertised_versions
-from highwater.conformance.connection import Access, Connection
+from highwater.conformance.client.broker import advertised_versions
+from highwater.conformance.client.connection import Access, Connection
 from highwater.conformance.failures import TargetFailure
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest
 from highwater.releases import NEWEST

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.conformance.choice import Choice
 from highwater.conformance.runner import Options, run_suite
+from highwater.conformance.running.choice import Choice
 from highwater.spec.clauses import find_clause
 
 TOGETHER: Final = pytest.mark.xdist_group("listed_cases")

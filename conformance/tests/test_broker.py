@@ -2,7 +2,7 @@
 
 import pytest
 
-from highwater.conformance.broker import expect
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import TargetFailure
 from highwater.reference.wire.errors import ErrorCode
 

@@ -12,8 +12,8 @@ from highwater.conformance.calibrate import (
     write_calibration,
 )
 from highwater.conformance.report import Report, TargetReport
+from highwater.conformance.running.verdicts import CaseResult, CaseVerdict, count_verdicts
 from highwater.conformance.tests.listed_cases import TOGETHER, every_case
-from highwater.conformance.verdicts import CaseResult, CaseVerdict, count_verdicts
 from highwater.errors import UsageError
 from highwater.spec.clauses import find_clause
 

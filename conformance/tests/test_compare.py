@@ -10,8 +10,8 @@ import pytest
 from highwater.conformance.report import Report, Stamp, read_report
 from highwater.conformance.reports import compare_text as comparison
 from highwater.conformance.reports.compare import Change, compare, exit_code
+from highwater.conformance.running.verdicts import CaseResult, CaseVerdict
 from highwater.conformance.tests.sample_reports import HOSTILE, failed, passed, report, result, target
-from highwater.conformance.verdicts import CaseResult, CaseVerdict
 from highwater.errors import ExitCode, UsageError
 
 PASS, FAIL, NON_STRICT = CaseVerdict.PASS, CaseVerdict.FAIL, CaseVerdict.NON_STRICT

@@ -1,6 +1,6 @@
 """The exchange in a result: the newest events in order, limited in size, with bytes and decoded fields."""
 
-from highwater.conformance.exchange import (
+from highwater.conformance.client.exchange import (
     MAX_DATA_BYTES,
     MAX_EVENTS,
     MAX_REPORT_CHARACTERS,

@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from highwater.conformance.patterns import covers
-from highwater.conformance.tests.listed_cases import TOGETHER, every_case
-from highwater.conformance.tests.sample_reports import failed, passed, result
-from highwater.conformance.verdicts import (
+from highwater.conformance.running.verdicts import (
     BROKEN,
     EXPECTATIONS,
     CaseVerdict,
@@ -18,6 +16,8 @@ from highwater.conformance.verdicts import (
     read_expectations,
     unexpected,
 )
+from highwater.conformance.tests.listed_cases import TOGETHER, every_case
+from highwater.conformance.tests.sample_reports import failed, passed, result
 from highwater.errors import UsageError
 from highwater.spec.clauses import load_clauses
 

@@ -11,7 +11,7 @@ from highwater.conformance.cases.fields.receivers import RECEIVERS, SENDERS
 from highwater.conformance.cases.fields.tables import COMMON_ROWS, TABLES, Table
 from highwater.conformance.cases.fields.values import CONSTANTS, OPERATORS, PER_REQUEST, PRODUCERS
 from highwater.conformance.cases.fields.world import CLEANERS, World
-from highwater.conformance.requests import request
+from highwater.conformance.client.requests import request
 from highwater.reference.wire.schema import fields_of
 
 NAMED = {"number", "producer", "existing_id", "cluster", *CONSTANTS, *PER_REQUEST, *dir(World)}

@@ -12,8 +12,8 @@ from highwater.conformance.reports.compare import Change
 from highwater.conformance.reports.history import NAMED, merge_runs
 from highwater.conformance.reports.markdown import areas_markdown
 from highwater.conformance.reports.page import page
+from highwater.conformance.running.verdicts import CaseVerdict
 from highwater.conformance.tests.sample_reports import HOSTILE, failed, passed, report, target
-from highwater.conformance.verdicts import CaseVerdict
 
 
 def run(day: int, *targets: TargetReport) -> Report:

@@ -9,11 +9,16 @@ from types import SimpleNamespace
 import pytest
 
 from highwater.conformance import plugin
-from highwater.conformance.judging import RunOutcome, TargetGone, judge
-from highwater.conformance.sharing import ACQUIRE, SharedExclusiveLock, SharedTarget, TargetServer
+from highwater.conformance.running.judging import RunOutcome, TargetGone, judge
+from highwater.conformance.running.sharing import (
+    ACQUIRE,
+    SharedExclusiveLock,
+    SharedTarget,
+    TargetServer,
+)
+from highwater.conformance.running.verdicts import CaseResult, CaseVerdict
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.conformance.targets.reference import ReferenceTarget
-from highwater.conformance.verdicts import CaseResult, CaseVerdict
 from highwater.errors import UsageError
 
 

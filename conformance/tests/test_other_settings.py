@@ -3,8 +3,8 @@
 import pytest
 
 from highwater.conformance.runner import Options, run_suite
+from highwater.conformance.running.verdicts import BROKEN, UNDECIDED
 from highwater.conformance.targets.reference import ReferenceCluster
-from highwater.conformance.verdicts import BROKEN, UNDECIDED
 
 SETTINGS = {
     "fewer liberties": {

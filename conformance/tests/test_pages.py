@@ -10,9 +10,9 @@ import typer
 from typer.main import get_command
 
 from highwater.command_line import application
-from highwater.conformance.connection import access_of
+from highwater.conformance.client.connection import access_of
+from highwater.conformance.running.verdicts import CaseVerdict, Expectation
 from highwater.conformance.targets.commands import read_cluster_file
-from highwater.conformance.verdicts import CaseVerdict, Expectation
 from highwater.power.__main__ import measure
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "conformance").iterdir())

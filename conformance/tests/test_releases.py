@@ -2,7 +2,7 @@
 
 import pytest
 
-from highwater.conformance.connection import OPEN
+from highwater.conformance.client.connection import OPEN
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.conformance.targets.releases import RELEASES_OF_VERSIONS, Release, release_of, release_of_versions

@@ -21,8 +21,8 @@ from highwater.conformance.reports.junit import junit
 from highwater.conformance.reports.markdown import areas_markdown, escape, markdown
 from highwater.conformance.reports.page import failure_groups, page
 from highwater.conformance.reports.sources import link_source
+from highwater.conformance.running.verdicts import CaseVerdict, Expectation
 from highwater.conformance.tests.sample_reports import HOSTILE, STAMP, failed, passed, report, result, target
-from highwater.conformance.verdicts import CaseVerdict, Expectation
 from highwater.errors import UsageError
 from highwater.spec.clauses import load_clauses
 

@@ -14,11 +14,11 @@ import pytest
 from highwater.conformance.patterns import natural_key
 from highwater.conformance.report import report_of
 from highwater.conformance.runner import Interrupted, Options, run_suite
+from highwater.conformance.running.verdicts import CaseResult, CaseVerdict, exit_code
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.conformance.tests.listed_cases import TOGETHER, chosen
 from highwater.conformance.tests.sample_reports import passed, result, target
 from highwater.conformance.tests.sample_reports import report as sample
-from highwater.conformance.verdicts import CaseResult, CaseVerdict, exit_code
 from highwater.errors import ExitCode, UsageError
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import FEATURES_SINCE
+from highwater.conformance.client.broker import FEATURES_SINCE
 from highwater.conformance.runner import Options, run_suite
+from highwater.conformance.running.verdicts import CaseResult, exit_code
 from highwater.conformance.targets import check_target, launch_target, open_target
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.conformance.targets.commands import CommandTarget
 from highwater.conformance.targets.reference import ReferenceCluster
-from highwater.conformance.verdicts import CaseResult, exit_code
 from highwater.errors import ExitCode, UsageError
 from highwater.ports import Ports
 from highwater.processes import Processes

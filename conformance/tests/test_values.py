@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from highwater.conformance.exchange import Event
+from highwater.conformance.client.exchange import Event
+from highwater.conformance.running.verdicts import CaseResult, CaseVerdict
 from highwater.conformance.values import Comparison, compare_values, lines, replies_of
-from highwater.conformance.verdicts import CaseResult, CaseVerdict
 from highwater.errors import ExitCode
 from highwater.reference.wire.framing import encode_request, encode_response
 from highwater.reference.wire.messages.fetch import (

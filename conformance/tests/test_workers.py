@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.conformance.workers import Ended, Task, Workers
+from highwater.conformance.running.workers import Ended, Task, Workers
 
 CASES = range(12)
 DIES = 3

@@ -2,10 +2,11 @@
 
 import struct
 
-from highwater.conformance.broker import Broker, Topic, batch, expect
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic, batch
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, OneSegment, Reply, Request, defect
+from highwater.conformance.expectations import expect
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest, MetadataRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
 

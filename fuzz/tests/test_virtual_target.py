@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import advertised_versions, batch
-from highwater.conformance.cluster import Cluster
-from highwater.conformance.connection import Connection, access_to
+from highwater.conformance.client.broker import advertised_versions, batch
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.connection import Connection, access_to
 from highwater.conformance.failures import Disconnected, NoReply, TargetFailure
 from highwater.conformance.targets import check_target, launch_target
 from highwater.errors import UsageError

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from highwater.conformance.broker import NOW_MS
+from highwater.conformance.client.broker import NOW_MS
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.targets.base import (
     CLOCKS,

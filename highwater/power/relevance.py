@@ -9,7 +9,7 @@ from functools import cached_property
 
 import pytest
 
-from highwater.conformance.selection import case_of
+from highwater.conformance.running.selection import case_of
 from highwater.mutants.mutation import source_of
 from highwater.mutants.table import NamedMutant
 

@@ -22,13 +22,13 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from highwater import conformance, fuzz
-from highwater.conformance.broker import advertised_versions
-from highwater.conformance.connection import access_to
+from highwater.conformance.client.broker import advertised_versions
+from highwater.conformance.client.connection import access_to
 from highwater.conformance.plugin import ADVERTISED_VERSIONS, RESULT, TARGET
 from highwater.conformance.runner import CASES, SUITE_INI
-from highwater.conformance.selection import case_of
+from highwater.conformance.running.selection import case_of
+from highwater.conformance.running.verdicts import BROKEN, CaseResult, CaseVerdict
 from highwater.conformance.targets import launch_target
-from highwater.conformance.verdicts import BROKEN, CaseResult, CaseVerdict
 from highwater.errors import UsageError
 from highwater.mutants.table import NamedMutant
 from highwater.power.generated import importers_of, loaded

@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.conformance.runner import Interrupted, Options, run_suite
+from highwater.conformance.running.verdicts import (
+    BROKEN,
+    UNDECIDED,
+    expected_by,
+    known_expectations,
+    results_of,
+)
 from highwater.conformance.targets.apache_kafka import ApacheKafka
-from highwater.conformance.verdicts import BROKEN, UNDECIDED, expected_by, known_expectations, results_of
 from highwater.errors import ExitCode
 
 RELEASES: Final = ("2.8.2", "3.9.1", "4.3.1")

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect
 from highwater.conformance.cases.support.harmless_requests import HARMLESS
 from highwater.conformance.clause import clause, sweep
+from highwater.conformance.client.broker import Broker
 from highwater.conformance.defects import Garbled, HangUp, Reply, defect, increment
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import TargetFailure
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import decode_response_header, encode_request

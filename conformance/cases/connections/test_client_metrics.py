@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect
-from highwater.conformance.cases.support.admin import DELETE, SET, change_configs, controller
+from highwater.conformance.cases.support.admin import change_configs, controller
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.settings import DELETE, SET
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest

@@ -4,12 +4,13 @@ from functools import partial
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.topics.test_broker_configs import ALL_BROKERS, altered
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Request, defect
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import TargetFailure
 from highwater.reference.wire.messages.configs import IncrementalAlterConfigsRequest
 

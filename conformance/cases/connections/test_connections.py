@@ -4,12 +4,19 @@ import struct
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.support.admin import NAMED, features
 from highwater.conformance.clause import KRAFT, clause
-from highwater.conformance.cluster import Cluster
-from highwater.conformance.connection import CLIENT_ID
+from highwater.conformance.client.broker import (
+    Broker,
+    Topic,
+    batch,
+    produce_request,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.connection import CLIENT_ID
 from highwater.conformance.defects import Garbled, HangUp, OneSegment, OutOfTurn, Reply, Silence, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import encode_request

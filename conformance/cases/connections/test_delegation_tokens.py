@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect, only
 from highwater.conformance.cases.support.sasl import (
     HASHES,
     Scram,
@@ -20,8 +19,10 @@ from highwater.conformance.cases.support.sasl import (
     unauthenticated_connection,
 )
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import HangUp, Reply, Request, StaysOpen, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.delegation_tokens import (

@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
-from highwater.conformance.connection import CLIENT_ID
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.connection import CLIENT_ID
 from highwater.conformance.defects import (
     Crash,
     Garbled,
@@ -19,6 +19,7 @@ from highwater.conformance.defects import (
     StaysOpen,
     defect,
 )
+from highwater.conformance.expectations import expect
 from highwater.reference.wire.framing import RequestHeader, encode_request, encode_request_header
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest, MetadataRequest, MetadataRequestTopic
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest

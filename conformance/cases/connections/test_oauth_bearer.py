@@ -5,7 +5,6 @@ from contextlib import suppress
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect
 from highwater.conformance.cases.support.sasl import (
     assert_answers,
     assert_refused,
@@ -15,10 +14,12 @@ from highwater.conformance.cases.support.sasl import (
     start_handshake,
 )
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.unsecured_tokens import LIFETIME_S, client_first, unsecured_token
 from highwater.conformance.defects import HangUp, Reply, StaysOpen, defect
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Disconnected, TargetFailure, Unsupported
-from highwater.conformance.unsecured_tokens import LIFETIME_S, client_first, unsecured_token
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest

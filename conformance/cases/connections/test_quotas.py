@@ -5,12 +5,18 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, only, produce_request
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller, new_topic
 from highwater.conformance.cases.support.harmless_requests import HARMLESS
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    Broker,
+    Topic,
+    batch,
+    produce_request,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.configs import (

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect
 from highwater.conformance.cases.support.sasl import (
     HASHES,
     assert_answers,
@@ -17,8 +16,10 @@ from highwater.conformance.cases.support.sasl import (
     unauthenticated_connection,
 )
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import HangUp, Reply, StaysOpen, defect, increment
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Disconnected, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest, MetadataRequest

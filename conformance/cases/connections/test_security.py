@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect, only
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.support.sasl import (
     HASHES,
@@ -25,8 +24,10 @@ from highwater.conformance.cases.support.sasl import (
     unauthenticated_connection,
 )
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, StaysOpen, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Disconnected, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import encode_request

@@ -5,13 +5,14 @@ from typing import Final
 
 import pytest
 
-from highwater.conformance.broker import Topic, expect
 from highwater.conformance.cases.support.committed_offsets import commit, committed_offset
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.transactions import COMMIT, Transactional, describe_transaction
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.targets.base import CLOCKS, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode

@@ -6,7 +6,6 @@ from typing import Final
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Topic, batch, expect
 from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.cases.support.reassignments import move_leader
 from highwater.conformance.cases.support.replicas import (
@@ -19,8 +18,10 @@ from highwater.conformance.cases.support.replicas import (
 )
 from highwater.conformance.cases.support.transactions import ABORT, Transactional, eventually_stable, fetch_committed
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import LATEST, Topic, batch
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, decrement, defect
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Disconnected, NoReply, TargetFailure
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode

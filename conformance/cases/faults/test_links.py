@@ -10,15 +10,6 @@ from typing import Final
 
 import pytest
 
-from highwater.conformance.broker import (
-    EARLIEST,
-    LATEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-    expect,
-)
 from highwater.conformance.cases.records.test_other_replicas import RACKS_SINCE, fetch_reply
 from highwater.conformance.cases.support.reassignments import (
     await_replicas,
@@ -34,8 +25,17 @@ from highwater.conformance.cases.support.transactions import (
 )
 from highwater.conformance.cases.topics.test_replicas import log_sizes
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    EARLIEST,
+    LATEST,
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.targets.base import LINKS
 from highwater.reference.wire.errors import ErrorCode

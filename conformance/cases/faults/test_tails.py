@@ -4,12 +4,13 @@ from typing import Final
 
 import pytest
 
-from highwater.conformance.broker import Topic, batch, expect
 from highwater.conformance.cases.support.reassignments import move_leaders
 from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr, create_assigned_topic, values_at
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic, batch
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect
+from highwater.conformance.expectations import expect
 from highwater.conformance.targets.base import LOST_TAILS, STOP_NODE
 from highwater.reference.wire.messages.fetch import FetchRequest
 

@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from highwater.conformance.broker import expect, only
 from highwater.conformance.cases.fields.receivers import transactional_id
 from highwater.conformance.cases.fields.world import World
-from highwater.conformance.cases.support.acls import ANYTHING, TOPIC
 from highwater.conformance.cases.support.admin import config, describe_configs
 from highwater.conformance.cases.support.committed_offsets import committed_topics
 from highwater.conformance.cases.support.transactions import COMMIT, Transactional, describe_transaction
+from highwater.conformance.client.requests import request
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure
-from highwater.conformance.requests import request
+from highwater.conformance.models.acls import ANYTHING, TOPIC
 from highwater.reference.wire.errors import ErrorCode
 
 EXACT: Final = 0

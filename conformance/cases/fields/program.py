@@ -13,7 +13,7 @@ from highwater.conformance.cases.fields.tables import TABLES, Row, Table, answer
 from highwater.conformance.cases.fields.trial import Trial
 from highwater.conformance.cases.fields.world import World
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.reference.wire.errors import ErrorCode
 

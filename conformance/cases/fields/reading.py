@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from highwater.conformance.broker import records_of
+from highwater.conformance.client.broker import records_of
 
 TOKEN: Final = re.compile(r"[\w.#?~@!]+|[()\[\]]")
 CLOSED_BY: Final = {"(": ")", "[": "]"}

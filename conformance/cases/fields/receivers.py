@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker
 from highwater.conformance.cases.fields.world import World
 from highwater.conformance.cases.support import members, producers
 from highwater.conformance.cases.support.transactions import coordinator_of
+from highwater.conformance.client.broker import Broker
 from highwater.reference.wire.errors import ErrorCode
 
 READY_S: Final = 15.0

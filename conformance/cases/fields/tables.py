@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from highwater.conformance.requests import API_BY_NAME
+from highwater.conformance.client.requests import API_BY_NAME
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.schema import Versions
 

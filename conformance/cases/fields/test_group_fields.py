@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from highwater.conformance.broker import expect
 from highwater.conformance.cases.fields.checks import offset_is
 from highwater.conformance.cases.fields.program import defects_of, together
 from highwater.conformance.cases.fields.tables import TABLES
@@ -10,9 +9,10 @@ from highwater.conformance.cases.fields.trial import Trial
 from highwater.conformance.cases.fields.world import World
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import request
 from highwater.conformance.defects import Reply, defect, increment
-from highwater.conformance.requests import request
+from highwater.conformance.expectations import expect
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from highwater.reference.wire.messages.groups import LeaveGroupRequest

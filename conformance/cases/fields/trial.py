@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from highwater.conformance.broker import expect
 from highwater.conformance.cases.fields.checks import CHECKS
 from highwater.conformance.cases.fields.reading import read, walk
 from highwater.conformance.cases.fields.receivers import error_codes, send
 from highwater.conformance.cases.fields.tables import Row, Table, answer_of
 from highwater.conformance.cases.fields.values import Values
 from highwater.conformance.cases.fields.world import World
-from highwater.conformance.cases.support.group_models.comparison import spread
+from highwater.conformance.cases.support.polling import spread
+from highwater.conformance.client.requests import build, placed
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Disconnected, NoReply, TargetFailure, Unsupported
-from highwater.conformance.requests import build, placed
 from highwater.reference.wire.registry import api_of
 from highwater.reference.wire.schema import fields_of, message_layout
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from highwater.conformance.broker import Topic, batch
 from highwater.conformance.cases.fields.world import World
+from highwater.conformance.client.broker import Topic, batch
 
 BATCH: Final = batch(b"v")
 CONSTANTS: Final[Mapping[str, Any]] = {

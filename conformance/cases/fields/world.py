@@ -11,16 +11,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from highwater.conformance.broker import TOPIC_ID_SINCE, Broker, Topic, batch, expect, only
-from highwater.conformance.cases.support.acls import ANYTHING, NOT_IN_CHARGE, TOPIC
+from highwater.conformance.cases.support.acls import NOT_IN_CHARGE
 from highwater.conformance.cases.support.admin import controller, create, describe_configs, new_topic
 from highwater.conformance.cases.support.committed_offsets import commit
 from highwater.conformance.cases.support.consumer_members import ConsumerGroup, ConsumerMember
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.cases.support.transactions import COMMIT, TIMEOUT_MS, Transactional
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    TOPIC_ID_SINCE,
+    Broker,
+    Topic,
+    batch,
+)
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import API_BY_NAME, request
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
-from highwater.conformance.requests import API_BY_NAME, request
+from highwater.conformance.models.acls import ANYTHING, TOPIC
 
 PARTITIONS: Final = 3
 RECORDS: Final = 3

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import expect, only
 from highwater.conformance.cases.support.members import JOIN_TIMEOUT_S, NOT_READY, GroupDriver, Member
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.cluster import Cluster, find_coordinator
+from highwater.conformance.client.cluster import Cluster, find_coordinator
 from highwater.conformance.defects import GuardOff, Reply, Request, Setting, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (

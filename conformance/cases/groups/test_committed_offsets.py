@@ -1,11 +1,12 @@
 """Committed offsets: OffsetCommit and OffsetFetch for one group."""
 
-from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.committed_offsets import MANY_GROUPS, commit, committed_topics
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, Setting, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,

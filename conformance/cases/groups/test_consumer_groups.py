@@ -2,7 +2,6 @@
 
 import pytest
 
-from highwater.conformance.broker import Topic, expect, only
 from highwater.conformance.cases.support.admin import need_feature
 from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
 from highwater.conformance.cases.support.consumer_members import (
@@ -15,8 +14,10 @@ from highwater.conformance.cases.support.consumer_members import (
 )
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,

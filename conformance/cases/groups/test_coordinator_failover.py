@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Topic, expect, only
 from highwater.conformance.cases.groups.test_static_members import static_pair
 from highwater.conformance.cases.support.committed_offsets import (
     commit,
@@ -17,8 +16,10 @@ from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr, needing_all_replicas
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, decrement, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (

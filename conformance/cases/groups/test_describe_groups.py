@@ -2,14 +2,15 @@
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.committed_offsets import commit, committed_offset
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.transactions import find_transaction_coordinator
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.cluster import Cluster
-from highwater.conformance.connection import CLIENT_ID
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.connection import CLIENT_ID
 from highwater.conformance.defects import Reply, Request, defect, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetDeleteRequest,

@@ -2,7 +2,6 @@
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.committed_offsets import (
     MANY_GROUPS,
     by_topic,
@@ -17,8 +16,10 @@ from highwater.conformance.cases.support.committed_offsets import (
 )
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,

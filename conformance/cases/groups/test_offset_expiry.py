@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.committed_offsets import committed_offset
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode

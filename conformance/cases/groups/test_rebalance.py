@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import expect, only
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, Silence, decrement, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.consumer_groups import (

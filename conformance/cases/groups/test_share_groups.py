@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Topic, batch, expect, only, records_of
 from highwater.conformance.cases.support.share_members import (
     ACCEPT,
     LEAVE,
@@ -17,8 +16,10 @@ from highwater.conformance.cases.support.share_members import (
 )
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic, batch, records_of
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.share_groups import (
     AlterOffsetsPartition,

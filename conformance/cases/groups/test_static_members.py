@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Topic, expect, only
 from highwater.conformance.cases.support.committed_offsets import commit
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest
 from highwater.reference.wire.messages.groups import (

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Topic, expect, only
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.streams_groups import (
     StreamsGroupDescribeRequest,

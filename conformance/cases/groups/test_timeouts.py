@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Topic, expect
 from highwater.conformance.cases.support.committed_offsets import commit
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest

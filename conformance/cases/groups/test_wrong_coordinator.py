@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.conformance.broker import Topic, expect
 from highwater.conformance.cases.support.denied_requests import OF_GROUPS, OF_TRANSACTIONS, Names
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.transactions import coordinator_of
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (

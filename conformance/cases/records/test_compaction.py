@@ -4,13 +4,23 @@ import random
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, now_ms, records_of
-from highwater.conformance.cases.support.admin import SET, change_configs, controller
+from highwater.conformance.cases.support.admin import change_configs, controller
 from highwater.conformance.cases.support.replicas import log_of, restart_leader
 from highwater.conformance.cases.support.transactions import Transactional, committed_values, eventually_stable
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    EARLIEST,
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+    now_ms,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
+from highwater.conformance.expectations import expect
+from highwater.conformance.models.settings import SET
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest

@@ -5,11 +5,18 @@ from contextlib import suppress
 
 import pytest
 
-from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, records_of
 from highwater.conformance.cases.records.test_restarts import DAY_MS, QUICK_SEGMENTS
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
 from highwater.conformance.targets.base import PAUSE_NODE
 from highwater.reference.wire.errors import ErrorCode

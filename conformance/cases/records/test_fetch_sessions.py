@@ -4,12 +4,19 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, records_of
 from highwater.conformance.cases.support.admin import create, create_error, new_topic
 from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    LATEST,
+    Broker,
+    Topic,
+    batch,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import HangUp, Reply, Request, defect, without_error
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import (

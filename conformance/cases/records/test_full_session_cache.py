@@ -2,12 +2,13 @@
 
 import pytest
 
-from highwater.conformance.broker import Topic, batch, expect
 from highwater.conformance.cases.records.test_fetch_sessions import LAST_EPOCH, NO_SESSION, Reader, reported_topics
 from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic, batch
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest

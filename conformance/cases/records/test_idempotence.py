@@ -2,12 +2,13 @@
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.producers import LAST_SEQUENCE, IdempotentProducer, init_producer_id
 from highwater.conformance.cases.support.replicas import restart_leader
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.cluster import NOT_YET_LEADER, Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import NOT_YET_LEADER, Cluster
 from highwater.conformance.defects import GuardOff, Reply, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

@@ -4,10 +4,16 @@ import struct
 
 import pytest
 
-from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
+from highwater.conformance.expectations import expect
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.invalid_batches import InvalidBatch, invalid_batches, with_bytes
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest

@@ -4,7 +4,6 @@ from itertools import count
 
 import pytest
 
-from highwater.conformance.broker import NOW_MS, Broker, Topic, expect, only
 from highwater.conformance.cases.records.test_compaction import CLEANED_S, LATER_ACCEPTED, QUICK_COMPACTION
 from highwater.conformance.cases.records.test_restarts import (
     LONGEST_INTERVAL_MS,
@@ -16,8 +15,10 @@ from highwater.conformance.cases.support.producers import IdempotentProducer
 from highwater.conformance.cases.support.replicas import restart_leader
 from highwater.conformance.cases.support.transactions import COMMIT, Transactional, eventually_stable
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import NOW_MS, Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest

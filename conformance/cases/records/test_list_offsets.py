@@ -2,11 +2,19 @@
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    EARLIEST,
+    LATEST,
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, increment
+from highwater.conformance.expectations import expect
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest

@@ -2,11 +2,20 @@
 
 import pytest
 
-from highwater.conformance.broker import CONSUMER, EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.clause import CODECS, clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    CONSUMER,
+    EARLIEST,
+    LATEST,
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -7,11 +7,19 @@ import struct
 
 import pytest
 
-from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional, eventually_stable
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+    produce_request,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, StaysOpen, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Disconnected, Unsupported
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.support.admin import create, new_topic
 from highwater.conformance.cases.support.consumer_members import topic_id
 from highwater.conformance.cases.support.offsets import epoch_end
@@ -17,8 +16,17 @@ from highwater.conformance.cases.support.replicas import (
     produce_acknowledged,
 )
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    LATEST,
+    Broker,
+    Topic,
+    batch,
+    produce_request,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode

@@ -5,14 +5,23 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, only, produce_request, records_of
-from highwater.conformance.cases.support.admin import SET, change_configs, controller
+from highwater.conformance.cases.support.admin import change_configs, controller
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import CODECS, clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+    produce_request,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, StaysOpen, defect, increment
+from highwater.conformance.expectations import expect, only
+from highwater.conformance.models.settings import SET
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode

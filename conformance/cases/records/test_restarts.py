@@ -2,8 +2,7 @@
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect
-from highwater.conformance.cases.support.admin import SET, change_configs, controller
+from highwater.conformance.cases.support.admin import change_configs, controller
 from highwater.conformance.cases.support.offsets import delete_records, epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer
 from highwater.conformance.cases.support.replicas import restart_leader, values_at
@@ -16,9 +15,18 @@ from highwater.conformance.cases.support.transactions import (
     fetch_committed,
 )
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    EARLIEST,
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.settings import SET
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.messages.configs import IncrementalAlterConfigsRequest
 from highwater.reference.wire.messages.fetch import FetchRequest

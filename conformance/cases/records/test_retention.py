@@ -2,12 +2,20 @@
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect
-from highwater.conformance.cases.support.admin import SET, change_configs, controller
+from highwater.conformance.cases.support.admin import change_configs, controller
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    EARLIEST,
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, increment
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.settings import SET
 from highwater.reference.wire.messages.configs import IncrementalAlterConfigsRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 from highwater.reference.wire.records import NewRecord, build_batch

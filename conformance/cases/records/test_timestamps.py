@@ -4,11 +4,20 @@ import struct
 
 import pytest
 
-from highwater.conformance.broker import NOW_MS, Broker, Topic, batch, expect, now_ms, only, produce_request, records_of
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.clause import CODECS, clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+    now_ms,
+    produce_request,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode

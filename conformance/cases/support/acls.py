@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker, expect, only
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.support.sasl import listener
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.acls import ALLOW, ANYTHING, DENY, LITERAL
 from highwater.reference.client.access import Access
 from highwater.reference.security.login import Account
 from highwater.reference.wire.errors import ErrorCode
@@ -22,17 +24,6 @@ from highwater.reference.wire.messages.security import (
     DescribeAclsRequest,
 )
 
-TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
-ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
-ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = range(2, 9)
-DESCRIBE_CONFIGS, ALTER_CONFIGS = 10, 11
-DENY, ALLOW = 2, 3
-CLUSTER_NAME: Final = "kafka-cluster"
-ALL_USERS: Final = "User:*"
-ANYTHING: Final[dict[str, Any]] = {
-    "resource_type_filter": ANY, "resource_name_filter": None, "pattern_type_filter": ANY, "principal_filter": None,
-    "host_filter": None, "operation": ANY, "permission_type": ANY,
-}  # fmt: skip
 NOT_IN_CHARGE: Final = {ErrorCode.SECURITY_DISABLED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker, expect, only
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.settings import TOPIC, Change
 from highwater.reference.wire.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -27,8 +29,8 @@ from highwater.reference.wire.messages.topics import (
     CreateTopicsRequest,
 )
 
-TOPIC, BROKER = 2, 4
-DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
+BROKER = 4
+DEFAULT_SOURCE = 5
 TIMEOUT_MS: Final = 10_000
 DEFAULT_COUNTS_SINCE: Final = 4
 """First version of CreateTopics in which -1 means the broker's default number (KIP-464)."""
@@ -112,8 +114,6 @@ def replace_configs(
     return int(only(broker.call(request, version).responses).error_code)
 
 
-SET, DELETE, APPEND, SUBTRACT = range(4)
-Change = tuple[str, int, str | None]
 """Config name, operation, value."""
 
 

@@ -5,8 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from highwater.conformance.broker import Broker, Topic, only
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (

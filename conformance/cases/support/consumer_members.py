@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from highwater.conformance.broker import Broker, Topic, expect, only
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,

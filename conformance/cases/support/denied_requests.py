@@ -4,8 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from highwater.conformance.broker import CONSUMER, LATEST, Topic, batch, produce_request
-from highwater.conformance.cases.support import acls
+from highwater.conformance.client.broker import (
+    CONSUMER,
+    LATEST,
+    Topic,
+    batch,
+    produce_request,
+)
+from highwater.conformance.models import acls
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from highwater.conformance.broker import Broker, expect, only
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
     DescribedGroup,

@@ -1,6 +1,7 @@
 """Requests about the offsets of one partition: the end of an epoch, and DeleteRecords."""
 
-from highwater.conformance.broker import CONSUMER, Broker, Topic, only
+from highwater.conformance.client.broker import CONSUMER, Broker, Topic
+from highwater.conformance.expectations import only
 from highwater.reference.wire.messages.offsets import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

@@ -3,8 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, now_ms
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    Broker,
+    Topic,
+    batch,
+    now_ms,
+)
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect
 from highwater.reference.client.transport import Clock
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.produce import PartitionProduceResponse

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from highwater.conformance.broker import Topic, expect, only
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.replicas import (
     AlterPartitionReassignmentsRequest,

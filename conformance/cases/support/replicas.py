@@ -3,10 +3,22 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, records_of
-from highwater.conformance.cases.support.admin import DELETE, SET, change_configs, controller, create_error, new_topic
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.cases.support.admin import (
+    change_configs,
+    controller,
+    create_error,
+    new_topic,
+)
+from highwater.conformance.client.broker import (
+    Broker,
+    Topic,
+    batch,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.settings import DELETE, SET
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.records import Record
 

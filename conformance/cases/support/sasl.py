@@ -7,8 +7,9 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker, expect
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.conformance.targets.base import SaslListener
 from highwater.reference.wire.errors import ErrorCode

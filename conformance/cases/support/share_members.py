@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.admin import controller
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (

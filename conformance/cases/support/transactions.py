@@ -4,9 +4,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker, Topic, expect, only, produce_request, records_of
 from highwater.conformance.cases.support.producers import NOT_READY, init_producer_id, sequenced
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    Broker,
+    Topic,
+    produce_request,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from highwater.reference.wire.messages.fetch import PartitionData

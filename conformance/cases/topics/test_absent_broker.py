@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, only
-from highwater.conformance.cases.support.admin import SET, TIMEOUT_MS, change_configs, controller, need_feature
+from highwater.conformance.cases.support.admin import (
+    TIMEOUT_MS,
+    change_configs,
+    controller,
+    need_feature,
+)
 from highwater.conformance.cases.support.reassignments import (
     await_replicas,
     reassign,
@@ -26,9 +30,18 @@ from highwater.conformance.cases.support.replicas import (
 from highwater.conformance.cases.topics.test_failover import VALUES
 from highwater.conformance.cases.topics.test_replicas import log_sizes
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    EARLIEST,
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import NoReply, Unsupported
+from highwater.conformance.models.settings import SET
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest

@@ -10,21 +10,20 @@ from functools import partial
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, batch, expect
 from highwater.conformance.cases.support.admin import (
     BROKER,
     DEFAULT_SOURCE,
-    DELETE,
-    SET,
-    TOPIC_SOURCE,
     change_configs,
     config,
     controller,
     describe_configs,
 )
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic, batch
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect
+from highwater.conformance.models.settings import DELETE, SET, TOPIC_SOURCE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 

@@ -2,17 +2,9 @@
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect
 from highwater.conformance.cases.support.admin import (
-    APPEND,
     BROKER,
     DEFAULT_SOURCE,
-    DELETE,
-    SET,
-    SUBTRACT,
-    TOPIC,
-    TOPIC_SOURCE,
-    Change,
     change_configs,
     config,
     config_changes,
@@ -23,8 +15,19 @@ from highwater.conformance.cases.support.admin import (
     replace_configs,
 )
 from highwater.conformance.clause import KRAFT, clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect
+from highwater.conformance.models.settings import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    TOPIC_SOURCE,
+    Change,
+)
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
     AlterableConfig,

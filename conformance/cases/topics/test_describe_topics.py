@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect, only
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import (

@@ -4,7 +4,6 @@ from contextlib import suppress
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, LATEST, Topic, batch, expect, only, records_of
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.reassignments import await_replicas, elect_preferred, reassign
@@ -22,8 +21,16 @@ from highwater.conformance.cases.support.replicas import (
 )
 from highwater.conformance.cases.topics.test_replicas import delete_records
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    EARLIEST,
+    LATEST,
+    Topic,
+    batch,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, decrement, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Disconnected, NoReply
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode

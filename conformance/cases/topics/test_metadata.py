@@ -5,10 +5,11 @@ from uuid import uuid4
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, only
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic, batch
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode

@@ -3,14 +3,14 @@
 import random
 from typing import Any, Final
 
-from highwater.conformance.broker import expect
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller
 from highwater.conformance.cases.support.reassignments import PREFERRED, UNCLEAN, WAIT_S, ongoing_reassignments
 from highwater.conformance.cases.support.replicas import FAILOVER_S, log_of, produce_acknowledged
 from highwater.conformance.cases.topics.test_replicas import MISSING, UNKNOWN_BROKER, log_sizes
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import MetadataRequest
 from highwater.reference.wire.messages.replicas import (

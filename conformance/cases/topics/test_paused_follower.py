@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only, produce_request
 from highwater.conformance.cases.records.test_fetch_limits import fetch_divergence
 from highwater.conformance.cases.support.admin import controller, create, new_topic
 from highwater.conformance.cases.support.offsets import epoch_end
@@ -22,8 +21,16 @@ from highwater.conformance.cases.support.replicas import (
     values_at,
 )
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    LATEST,
+    Broker,
+    Topic,
+    batch,
+    produce_request,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, decrement, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Disconnected, NoReply, Unsupported
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode

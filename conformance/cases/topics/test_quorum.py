@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import FEATURES_SINCE, Broker, Topic, expect, only
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import FEATURES_SINCE, Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import ListConfigResourcesRequest

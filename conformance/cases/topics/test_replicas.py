@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, NOW_MS, Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller
 from highwater.conformance.cases.support.reassignments import (
     PREFERRED,
@@ -17,8 +16,16 @@ from highwater.conformance.cases.support.reassignments import (
 )
 from highwater.conformance.cases.support.replicas import expect_values, produce_acknowledged, values_at
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    EARLIEST,
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest

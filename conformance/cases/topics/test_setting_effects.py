@@ -5,12 +5,27 @@ from functools import partial
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, expect, records_of
-from highwater.conformance.cases.support.admin import DELETE, SET, change_configs, config, create_error, new_topic
+from highwater.conformance.cases.support.admin import (
+    change_configs,
+    config,
+    create_error,
+    new_topic,
+)
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    EARLIEST,
+    LATEST,
+    NOW_MS,
+    Broker,
+    Topic,
+    batch,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.settings import DELETE, SET
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import IncrementalAlterConfigsRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsRequest

@@ -5,11 +5,9 @@ from contextlib import suppress
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.admin import (
     DEFAULT_COUNTS_SINCE,
     TIMEOUT_MS,
-    TOPIC_SOURCE,
     config,
     controller,
     create,
@@ -17,9 +15,17 @@ from highwater.conformance.cases.support.admin import (
     new_topic,
 )
 from highwater.conformance.clause import KRAFT, clause, era, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    LATEST,
+    Broker,
+    Topic,
+    batch,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.settings import TOPIC_SOURCE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataResponseTopic
 from highwater.reference.wire.messages.topics import (

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Broker, Topic, expect, only
 from highwater.conformance.cases.support.transactions import (
     ABORT,
     COMMIT,
@@ -17,8 +16,10 @@ from highwater.conformance.cases.support.transactions import (
     fetch_committed,
 )
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import LATEST, Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.transactions import (
     WritableTxnMarker,

@@ -1,9 +1,7 @@
 """Overlapping transactions of several producers over six partitions, compared with a model after every step."""
 
-from highwater.conformance.cases.support.models.batches import ABORT, COMMIT
-from highwater.conformance.cases.support.models.choices import around, plain_batch
-from highwater.conformance.cases.support.models.log import EARLIEST, LATEST, MAX_TIMESTAMP
-from highwater.conformance.cases.support.models.reads import (
+from highwater.conformance.cases.support.log_walks.choices import around, plain_batch
+from highwater.conformance.cases.support.log_walks.reads import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     SPECIAL_SINCE,
@@ -11,17 +9,25 @@ from highwater.conformance.cases.support.models.reads import (
     Read,
     describe_producers,
     fetch,
+    follow,
     list_offsets,
     read_everything,
 )
-from highwater.conformance.cases.support.models.transactions import Classic, Newer, Writer
-from highwater.conformance.cases.support.models.walk import APPEND_TIME, Walk
-from highwater.conformance.cases.support.models.writes import Deletion, Write, delete, produce
+from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Walk
+from highwater.conformance.cases.support.log_walks.writers import Classic, Newer, Writer
+from highwater.conformance.cases.support.log_walks.writes import (
+    Deletion,
+    Write,
+    delete,
+    produce,
+)
 from highwater.conformance.cases.support.transactions import need_transaction_version
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.batches import ABORT, COMMIT
+from highwater.conformance.models.log import EARLIEST, LATEST, MAX_TIMESTAMP
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.offsets import DeleteRecordsRequest, ListOffsetsRequest
@@ -88,7 +94,7 @@ def verifies(walk: Walk) -> bool:
 def test_overlapping_transactions_have_each_its_own_end(cluster: Cluster) -> None:
     walk = Walk(cluster, 7, {}, APPEND_TIME)
     writers = [Classic(walk, verified=verifies(walk)) for _ in range(3)]
-    for number in range(45):
+    for number in walk.steps(45):
         writer, kind = walk.random.choice(writers), walk.random.random()
         if kind < 0.15 or not writer.added:
             added = walk.random.sample(walk.keys, walk.random.randint(1, 4))
@@ -99,12 +105,16 @@ def test_overlapping_transactions_have_each_its_own_end(cluster: Cluster) -> Non
             writer.end(walk.random.choice((ABORT, COMMIT)))
         elif kind < 0.85:
             write_plainly(walk)
+        elif kind < 0.9:
+            writer.write_without_id(writer.added)
         writer.describe()
         look(walk)
         if number % 9 == 8:
             look_up_times(walk)
         if number in (15, 30) and walk.supports(DeleteRecordsRequest):
+            follow(walk, READ_UNCOMMITTED)  # the timestamps that the broker chose are learnt from it
             delete(walk, [Deletion(key, min((log.start + log.end) // 2, log.stable)) for key, log in walk.logs.items()])
+    follow(walk, READ_UNCOMMITTED)
     describe_producers(walk)
     end_all(walk, list(writers))
 
@@ -118,7 +128,7 @@ def test_overlapping_transactions_with_epochs_that_rise(cluster: Cluster) -> Non
     need_transaction_version(cluster.connect(), 2)
     walk = Walk(cluster, 8, {}, APPEND_TIME)
     writers = [Newer(walk) for _ in range(3)]
-    for number in range(45):
+    for number in walk.steps(45):
         writer, kind = walk.random.choice(writers), walk.random.random()
         if kind < 0.6 or not writer.added:
             writer.write(walk.random.sample(walk.keys, walk.random.randint(1, 4)))
@@ -130,5 +140,6 @@ def test_overlapping_transactions_with_epochs_that_rise(cluster: Cluster) -> Non
         look(walk)
         if number % 9 == 8:
             look_up_times(walk)
+    follow(walk, READ_UNCOMMITTED)
     describe_producers(walk)
     end_all(walk, list(writers))

@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 
-from highwater.conformance.broker import Topic, expect
 from highwater.conformance.cases.support.transactions import (
     ABORT,
     COMMIT,
@@ -21,9 +20,11 @@ from highwater.conformance.cases.support.transactions import (
     need_transaction_version,
 )
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
-from highwater.conformance.connection import Connection
+from highwater.conformance.client.broker import Topic
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.connection import Connection
 from highwater.conformance.defects import GuardOff, Reply, defect
+from highwater.conformance.expectations import expect
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.transactions import EndTxnRequest, InitProducerIdRequest
 from highwater.reference.wire.registry import api_of

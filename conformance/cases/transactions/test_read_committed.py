@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Broker, Topic, batch, expect, now_ms, only
 from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
 from highwater.conformance.cases.support.transactions import (
     READ_COMMITTED,
@@ -14,8 +13,16 @@ from highwater.conformance.cases.support.transactions import (
     fetch_committed,
 )
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    LATEST,
+    Broker,
+    Topic,
+    batch,
+    now_ms,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
 from highwater.reference.wire.messages.fetch import AbortedTransaction, FetchRequest

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import LATEST, Topic, batch, expect, only, produce_request, records_of
 from highwater.conformance.cases.support.producers import sequenced
 from highwater.conformance.cases.support.transactions import (
     ABORT,
@@ -23,8 +22,16 @@ from highwater.conformance.cases.support.transactions import (
 )
 from highwater.conformance.cases.topics.test_replicas import delete_records
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import (
+    LATEST,
+    Topic,
+    batch,
+    produce_request,
+    records_of,
+)
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

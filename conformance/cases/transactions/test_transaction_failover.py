@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect, only, produce_request
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr, needing_all_replicas
@@ -27,8 +26,10 @@ from highwater.conformance.cases.support.transactions import (
 )
 from highwater.conformance.cases.topics.test_broker_configs import ALL_BROKERS, altered
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic, produce_request
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Disconnected, Unsupported
 from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode

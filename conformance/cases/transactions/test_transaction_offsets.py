@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, batch, expect, only
 from highwater.conformance.cases.support.committed_offsets import (
     OFFSETS_TOPIC,
     by_topic,
@@ -30,8 +29,10 @@ from highwater.conformance.cases.support.transactions import (
     describe_transaction,
 )
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic, batch
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from highwater.reference.wire.messages.transactions import (

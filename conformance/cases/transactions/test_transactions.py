@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.producers import init_producer_id
 from highwater.conformance.cases.support.transactions import (
     COMMIT,
@@ -22,8 +21,10 @@ from highwater.conformance.cases.support.transactions import (
     find_transaction_coordinator,
 )
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Disconnected, Unsupported
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import ErrorCode

@@ -1,16 +1,27 @@
 """Walks over access control lists (KIP-140, KIP-290): entries, filters and permissions are compared with a model."""
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect
-from highwater.conformance.cases.support import acls as lists
 from highwater.conformance.cases.support.acls import (
+    Acls,
+    entries,
+    filter_of,
+    lists_of,
+)
+from highwater.conformance.cases.support.admin import controller
+from highwater.conformance.clause import clause
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect
+from highwater.conformance.expectations import expect
+from highwater.conformance.models import acls as lists
+from highwater.conformance.models.acls import (
     ALL,
     ALLOW,
     ANY,
@@ -19,19 +30,15 @@ from highwater.conformance.cases.support.acls import (
     DESCRIBE,
     LITERAL,
     MATCH,
+    OF_TOPICS,
     PREFIXED,
     READ,
     TOPIC,
+    WILDCARD,
     WRITE,
-    Acls,
-    entries,
-    filter_of,
-    lists_of,
+    expected,
+    matches,
 )
-from highwater.conformance.cases.support.admin import controller
-from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from highwater.reference.wire.messages.security import (
@@ -44,20 +51,11 @@ from highwater.reference.wire.messages.security import (
 
 SEED: Final = 290
 OTHER_HOST: Final = "192.0.2.1"
-WILDCARD: Final = "*"
 ROUNDS: Final = 6
 FILTERS: Final = 25
 """Random filters in each round."""
 CHANGES: Final = 14
 OPERATIONS_SINCE: Final = 8
-UNSET: Final = -(2**31)
-OF_TOPICS: Final = (READ, WRITE, lists.CREATE, lists.DELETE, lists.ALTER, DESCRIBE, 10, 11)
-"""What Metadata reports of a topic: 10 and 11 are DESCRIBE_CONFIGS and ALTER_CONFIGS."""
-IMPLIED: Final = {
-    DESCRIBE: {READ, WRITE, lists.DELETE, lists.ALTER},
-    lists.DESCRIBE_CONFIGS: {lists.ALTER_CONFIGS},
-}
-"""By operation, those whose permission includes it."""
 INVALID: Final[tuple[dict[str, Any], ...]] = ({"resource_name": ""}, {"resource_type": lists.CLUSTER})
 """Fields with which an entry alone is refused. For an operation, a type or a permission that no entry can have, Apache
 Kafka 4.3.1 refuses the whole request with UNKNOWN_SERVER_ERROR (CreateAclsRequest.aclBinding throws)."""
@@ -67,28 +65,6 @@ Kafka 4.3.1 refuses the whole request with UNKNOWN_SERVER_ERROR (CreateAclsReque
 def acls(cluster: Cluster) -> Iterator[Acls]:
     with lists_of(cluster) as found:
         yield found
-
-
-def applies_to(entry: AclCreation, name: str) -> bool:
-    """Return whether the pattern of an entry takes a resource of its type with this name."""
-    if entry.resource_pattern_type == PREFIXED:
-        return name.startswith(entry.resource_name)
-    return entry.resource_name in {name, WILDCARD}
-
-
-def matches(wanted: dict[str, Any], entry: AclCreation) -> bool:
-    """Return whether an entry matches each field of a filter (ResourcePatternFilter, AccessControlEntryFilter)."""
-    pattern, name = wanted["pattern_type_filter"], wanted["resource_name_filter"]
-    named = applies_to(entry, name) if pattern == MATCH and name is not None else name in {None, entry.resource_name}
-    return (
-        named
-        and wanted["resource_type_filter"] in {ANY, entry.resource_type}
-        and pattern in {ANY, MATCH, entry.resource_pattern_type}
-        and wanted["principal_filter"] in {None, entry.principal}
-        and wanted["host_filter"] in {None, entry.host}
-        and wanted["operation"] in {ANY, entry.operation}
-        and wanted["permission_type"] in {ANY, entry.permission_type}
-    )
 
 
 class AclWalk:
@@ -212,20 +188,6 @@ def test_entries_and_filters_follow_the_model(cluster: Cluster, acls: Acls) -> N
 # -- what is allowed ---------------------------------------------------------------------------------------
 
 
-def is_allowed(rules: Collection[AclCreation], principal: str, topic: str, operation: int) -> bool:
-    """Return whether the entries let a user on this host do it: a denial outweighs all, and else one must allow it."""
-    applying = [
-        each
-        for each in rules
-        if each.resource_type == TOPIC and each.principal in {principal, lists.ALL_USERS}
-        and each.host == "*" and applies_to(each, topic)
-    ]  # fmt: skip
-    if any(each.permission_type == DENY and each.operation in {operation, ALL} for each in applying):
-        return False
-    enough = {operation, ALL, *IMPLIED.get(operation, ())}
-    return any(each.permission_type == ALLOW and each.operation in enough for each in applying)
-
-
 def described(broker: Broker, names: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return the error code and the allowed operations of each topic, as a logged-in user sees them."""
     request = MetadataRequest(
@@ -234,13 +196,6 @@ def described(broker: Broker, names: Sequence[str]) -> dict[str, tuple[int, int]
     )  # fmt: skip
     found = broker.call(request, broker.version_of(MetadataRequest, OPERATIONS_SINCE)).topics
     return {topic.name: (topic.error_code, topic.topic_authorized_operations) for topic in found}
-
-
-def expected(rules: Collection[AclCreation], principal: str, topic: str) -> tuple[int, int]:
-    """Return the error code and the allowed operations of a topic by the model."""
-    if not is_allowed(rules, principal, topic, DESCRIBE):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, UNSET
-    return 0, sum(1 << each for each in OF_TOPICS if is_allowed(rules, principal, topic, each))
 
 
 @clause("ACL-13", "mixed")

@@ -4,16 +4,8 @@ from typing import Final
 
 import pytest
 
-from highwater.conformance.broker import Topic, expect
 from highwater.conformance.cases.support.committed_offsets import commit
-from highwater.conformance.cases.support.group_models.classic import (
-    DEAD,
-    EMPTY,
-    ClassicModel,
-    Client,
-)
-from highwater.conformance.cases.support.group_models.comparison import compare
-from highwater.conformance.cases.support.group_models.members import (
+from highwater.conformance.cases.support.group_walks.members import (
     AGES,
     INSTANCES_SINCE,
     ClassicWalk,
@@ -24,10 +16,25 @@ from highwater.conformance.cases.support.group_models.members import (
     restart,
     same_coordinator,
 )
-from highwater.conformance.cases.support.group_models.refusals import FIRST, FOURTH, SECOND, THIRD, check_refusals
+from highwater.conformance.cases.support.group_walks.refusals import (
+    FIRST,
+    FOURTH,
+    SECOND,
+    THIRD,
+    check_refusals,
+)
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, without_error
+from highwater.conformance.expectations import expect
+from highwater.conformance.models.comparison import compare
+from highwater.conformance.models.groups import (
+    DEAD,
+    EMPTY,
+    ClassicModel,
+    Client,
+)
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
     DeletableGroupResult,

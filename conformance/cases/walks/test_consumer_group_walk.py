@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect, only
 from highwater.conformance.cases.support.committed_offsets import offsets_partition
 from highwater.conformance.cases.support.consumer_members import (
     JOIN,
@@ -14,21 +13,22 @@ from highwater.conformance.cases.support.consumer_members import (
     ConsumerGroup,
     ConsumerMember,
 )
-from highwater.conformance.cases.support.group_models.comparison import (
+from highwater.conformance.cases.support.group_walks.members import await_coordinator, await_resignation
+from highwater.conformance.cases.support.polling import eventually_passes, spread
+from highwater.conformance.cases.support.reassignments import move_leader, replicas_of
+from highwater.conformance.cases.support.replicas import await_isr
+from highwater.conformance.clause import clause
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.connection import CLIENT_ID
+from highwater.conformance.defects import Reply, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
+from highwater.conformance.models.comparison import (
     ANYTHING,
     TEXT,
     Where,
     compare,
-    eventually_passes,
-    spread,
 )
-from highwater.conformance.cases.support.group_models.members import await_coordinator, await_resignation
-from highwater.conformance.cases.support.reassignments import move_leader, replicas_of
-from highwater.conformance.cases.support.replicas import await_isr
-from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
-from highwater.conformance.connection import CLIENT_ID
-from highwater.conformance.defects import Reply, defect, increment, without_error
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,

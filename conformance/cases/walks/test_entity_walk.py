@@ -7,11 +7,24 @@ from functools import partial
 from typing import Any, Final
 
 from highwater.conformance.cases.support.admin import controller
-from highwater.conformance.cases.support.group_models.comparison import compare, eventually_equal, spread
+from highwater.conformance.cases.support.polling import eventually_equal, spread
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
 from highwater.conformance.failures import TargetFailure
+from highwater.conformance.models.comparison import compare
+from highwater.conformance.models.quotas import (
+    CLIENT,
+    EXACT,
+    FETCHED,
+    PRODUCED,
+    REQUESTS,
+    SPECIFIED,
+    USER,
+    Change,
+    Entity,
+    Quotas,
+)
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
     AlterClientQuotasRequest,
@@ -40,21 +53,13 @@ from highwater.reference.wire.messages.security import (
     UserName,
 )
 
-USER, CLIENT, IP = "user", "client-id", "ip"
-EXACT, DEFAULT, SPECIFIED = range(3)
-PRODUCED, FETCHED, REQUESTS = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
-Entity = tuple[tuple[str, str], ...]
-"""Types and names."""
-Change = tuple[str, float | None]
-"""Key and value; None removes it."""
-
 
 class QuotaWalk:
     """Alters quotas of entities and keeps them in a model."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.broker, self.controller = cluster, cluster.connect(), controller(cluster)
-        self.quotas: dict[Entity, dict[str, float]] = {}
+        self.quotas = Quotas()
         self.steps = 0
 
     def alter(self, wanted: Sequence[tuple[Entity, Sequence[Change], int]], *, validate_only: bool = False) -> None:
@@ -79,18 +84,16 @@ class QuotaWalk:
         compare(f"AlterClientQuotas {version} of {wanted}", AlterClientQuotasResponse(entries=results), reply, version)
         for entity, changes, error in wanted:
             if not error and not validate_only:
-                known = self.quotas.setdefault(entity, {})
-                known.update({key: value for key, value in changes if value is not None})
-                self.quotas[entity] = {key: known[key] for key in known if (key, None) not in changes}
+                self.quotas.change(entity, changes)
         self.check()
 
     def removals(self) -> list[tuple[Entity, list[Change], int]]:
         """Return the changes that leave no quota."""
-        return [(entity, [(key, None) for key in known], 0) for entity, known in self.quotas.items() if known]
+        return [(entity, [(key, None) for key in known], 0) for entity, known in self.quotas.values.items() if known]
 
     def check(self) -> None:
         """Compare what filters by exact and by any names return, strict ones and others."""
-        names = sorted({part for entity in self.quotas for part in entity})
+        names = sorted({part for entity in self.quotas.values for part in entity})
         filters: list[tuple[tuple[str, int, str], ...]] = [((kind, EXACT, name),) for kind, name in names]
         filters += [((kind, SPECIFIED, ""),) for kind in (USER, CLIENT)]
         filters += [((kind, EXACT, name), (other, SPECIFIED, "")) for kind, name in names for other in _other(kind)]
@@ -104,7 +107,7 @@ class QuotaWalk:
                 ),
                 strict=strict,
             )
-            found = [entity for entity in self.quotas if self.quotas[entity] and _matches(entity, components, strict)]
+            found = self.quotas.matching(components, strict=strict)
             expected = DescribeClientQuotasResponse(entries=tuple(self._entry(entity) for entity in found))
             what = f"DescribeClientQuotas {version} of {components}{', strict' if strict else ''}"
             eventually_equal(self.cluster, what, expected, partial(self._own, request, version), version)
@@ -123,7 +126,7 @@ class QuotaWalk:
     def _entry(self, entity: Entity) -> EntryData:
         return EntryData(
             entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
-            values=tuple(ValueData(key=key, value=value) for key, value in sorted(self.quotas[entity].items())),
+            values=tuple(ValueData(key=key, value=value) for key, value in sorted(self.quotas.values[entity].items())),
         )
 
 
@@ -133,15 +136,6 @@ def _other(kind: str) -> Iterable[str]:
 
 def _components(entity: Entity) -> tuple[AlterEntityData, ...]:
     return tuple(AlterEntityData(entity_type=kind, entity_name=name) for kind, name in entity)
-
-
-def _matches(entity: Entity, components: Sequence[tuple[str, int, str]], strict: bool) -> bool:
-    """Return whether each component matches a part of the entity, and if strict, no part is left."""
-    parts = dict(entity)
-    each_matches = all(
-        kind in parts and (match == SPECIFIED or parts[kind] == name) for kind, match, name in components
-    )
-    return each_matches and (not strict or len(parts) == len(components))
 
 
 @clause("QTA-12", "walk")

@@ -2,11 +2,8 @@
 
 import pytest
 
-from highwater.conformance.broker import expect, only
 from highwater.conformance.cases.support.committed_offsets import offsets_partition
-from highwater.conformance.cases.support.group_models.classic import DEAD, EMPTY, ClassicModel, Client
-from highwater.conformance.cases.support.group_models.comparison import eventually_passes, spread
-from highwater.conformance.cases.support.group_models.members import (
+from highwater.conformance.cases.support.group_walks.members import (
     INSTANCES_SINCE,
     ClassicWalk,
     WalkMember,
@@ -15,12 +12,20 @@ from highwater.conformance.cases.support.group_models.members import (
     restart,
     same_coordinator,
 )
-from highwater.conformance.cases.support.group_models.offset_walk import OffsetWalk
-from highwater.conformance.cases.support.group_models.offsets import Commit
+from highwater.conformance.cases.support.group_walks.offset_walk import OffsetWalk
+from highwater.conformance.cases.support.polling import eventually_passes, spread
 from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
+from highwater.conformance.expectations import expect, only
+from highwater.conformance.models.groups import (
+    DEAD,
+    EMPTY,
+    ClassicModel,
+    Client,
+)
+from highwater.conformance.models.offsets import Commit
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
 from highwater.reference.wire.messages.groups import (

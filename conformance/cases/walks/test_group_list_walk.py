@@ -4,20 +4,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from highwater.conformance.broker import Broker, Topic, expect
 from highwater.conformance.cases.support.committed_offsets import commit
-from highwater.conformance.cases.support.group_models.classic import DEAD, EMPTY, PREPARING, ClassicModel, ModelMember
-from highwater.conformance.cases.support.group_models.comparison import compare, spread
-from highwater.conformance.cases.support.group_models.members import (
+from highwater.conformance.cases.support.group_walks.members import (
     ClassicWalk,
     WalkMember,
     assign,
     rebalance,
     same_coordinator,
 )
+from highwater.conformance.cases.support.polling import spread
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, without_error
+from highwater.conformance.expectations import expect
+from highwater.conformance.models.comparison import compare
+from highwater.conformance.models.groups import (
+    DEAD,
+    EMPTY,
+    PREPARING,
+    ClassicModel,
+    ModelMember,
+)
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
     DeletableGroupResult,

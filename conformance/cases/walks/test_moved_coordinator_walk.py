@@ -9,17 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.conformance.broker import Broker, expect, only
 from highwater.conformance.cases.support.committed_offsets import offsets_partition
-from highwater.conformance.cases.support.group_models.classic import (
-    DEAD,
-    EMPTY,
-    PREPARING,
-    ClassicModel,
-    Client,
-)
-from highwater.conformance.cases.support.group_models.comparison import compare, eventually_passes
-from highwater.conformance.cases.support.group_models.members import (
+from highwater.conformance.cases.support.group_walks.members import (
     AGES,
     PROTOCOL_TYPE,
     ClassicWalk,
@@ -31,15 +22,31 @@ from highwater.conformance.cases.support.group_models.members import (
     restart,
     same_coordinator,
 )
-from highwater.conformance.cases.support.group_models.offset_walk import OffsetWalk
-from highwater.conformance.cases.support.group_models.offsets import Commit, commit_topics, delete_topics, fetch_request
-from highwater.conformance.cases.support.group_models.refusals import FIRST, check_refusals
+from highwater.conformance.cases.support.group_walks.offset_walk import OffsetWalk
+from highwater.conformance.cases.support.group_walks.refusals import FIRST, check_refusals
+from highwater.conformance.cases.support.polling import eventually_passes
 from highwater.conformance.cases.support.reassignments import move_leader, replicas_of
 from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.comparison import compare
+from highwater.conformance.models.groups import (
+    DEAD,
+    EMPTY,
+    PREPARING,
+    ClassicModel,
+    Client,
+)
+from highwater.conformance.models.offsets import (
+    Commit,
+    commit_topics,
+    delete_topics,
+    fetch_request,
+)
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,

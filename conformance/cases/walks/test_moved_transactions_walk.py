@@ -9,12 +9,10 @@ from functools import partial
 
 import pytest
 
-from highwater.conformance.broker import Broker, Topic, expect, only
 from highwater.conformance.cases.support.committed_offsets import java_hash
-from highwater.conformance.cases.support.group_models.comparison import eventually_equal
+from highwater.conformance.cases.support.polling import eventually_equal
 from highwater.conformance.cases.support.reassignments import move_leader, replicas_of
 from highwater.conformance.cases.support.replicas import await_isr
-from highwater.conformance.cases.support.transaction_model import ABORTED, COMMITTED, EMPTY, ONGOING, ModelTransaction
 from highwater.conformance.cases.support.transactions import (
     ABORT,
     COMMIT,
@@ -24,9 +22,18 @@ from highwater.conformance.cases.support.transactions import (
     eventually_stable,
 )
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
+from highwater.conformance.models.transactions import (
+    ABORTED,
+    COMMITTED,
+    EMPTY,
+    ONGOING,
+    ModelTransaction,
+)
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.transactions import (
     DescribeTransactionsRequest,

@@ -1,26 +1,24 @@
 """Walks over committed offsets: each reply and what is stored afterwards are compared with a model of the group."""
 
-import random
 from typing import Final
 
-from highwater.conformance.broker import Broker, expect
-from highwater.conformance.cases.support.group_models.classic import (
+from highwater.conformance.cases.support.group_walks.members import same_coordinator
+from highwater.conformance.cases.support.group_walks.offset_walk import OffsetWalk
+from highwater.conformance.cases.support.members import GroupDriver, Member
+from highwater.conformance.cases.support.polling import spread
+from highwater.conformance.clause import clause, era
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.defects import Reply, Request, defect, increment, without_error
+from highwater.conformance.expectations import expect
+from highwater.conformance.models.comparison import compare
+from highwater.conformance.models.groups import (
     STABLE,
     ClassicModel,
     Client,
     ModelMember,
 )
-from highwater.conformance.cases.support.group_models.comparison import compare, spread
-from highwater.conformance.cases.support.group_models.members import same_coordinator
-from highwater.conformance.cases.support.group_models.offset_walk import OffsetWalk
-from highwater.conformance.cases.support.group_models.offsets import (
-    Commit,
-    delete_topics,
-)
-from highwater.conformance.cases.support.members import GroupDriver, Member
-from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
-from highwater.conformance.defects import Reply, Request, defect, increment, without_error
+from highwater.conformance.models.offsets import Commit, delete_topics
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
@@ -47,11 +45,11 @@ NOT_A_MEMBER: Final = Client()
 )
 def test_offsets_of_groups_without_members_follow_the_model(cluster: Cluster) -> None:
     broker, (first, second, unused) = _groups(cluster, 3)
-    walk, chance = OffsetWalk(cluster, broker, first, second), random.Random(1)
+    walk, chance = OffsetWalk(cluster, broker, first, second), cluster.draws.generator(1)
     walk.check_all()
     for version in walk.commit_versions:
         walk.commit(unused, walk.random_commits(chance), Client("x", 0), version)
-    for number in range(18):
+    for number in cluster.draws.steps(18, chance):
         version = walk.commit_versions[number % len(walk.commit_versions)]
         client = chance.choice((NOT_A_MEMBER, NOT_A_MEMBER, Client(member_id="x")))
         walk.commit(chance.choice((first, second)), walk.random_commits(chance), client, version)
@@ -74,7 +72,7 @@ def test_offsets_of_groups_without_members_follow_the_model(cluster: Cluster) ->
 def test_offsets_of_a_group_with_members_follow_the_model(cluster: Cluster) -> None:
     """The members are a static and a dynamic one, and there are clients of another group and of older generations."""
     broker, (group, other) = _groups(cluster)
-    walk, chance = OffsetWalk(cluster, broker, group, other), random.Random(2)
+    walk, chance = OffsetWalk(cluster, broker, group, other), cluster.draws.generator(2)
     before = walk.random_commits(chance)
     walk.commit(group, before, NOT_A_MEMBER, walk.commit_versions[0])
     dynamic, static = _stable_members(cluster, group)
@@ -82,16 +80,21 @@ def test_offsets_of_a_group_with_members_follow_the_model(cluster: Cluster) -> N
     other.state, other.generation = STABLE, stranger.generation
     other.members = {stranger.member_id: ModelMember(stranger.member_id)}
     generation, instances = group.generation, spread(broker, OffsetCommitRequest, INSTANCES_SINCE)
-    for version in walk.commit_versions:
-        for member_id in (dynamic.member_id, static.member_id, stranger.member_id, "", "unknown"):
-            for step in (-1, 0, 1, -1 - generation):
-                client = Client(member_id, generation + step)
-                walk.commit(group, walk.random_commits(chance), client, version)
-    for version in instances:
-        for member_id in (dynamic.member_id, static.member_id, ""):
-            for instance in ("static", "unknown", ""):
-                client = Client(member_id, generation, instance)
-                walk.commit(group, walk.random_commits(chance), client, version)
+    dynamic_id, static_id = dynamic.member_id, static.member_id
+    clients = [
+        (version, Client(member_id, generation + step))
+        for version in walk.commit_versions
+        for member_id in (dynamic_id, static_id, stranger.member_id, "", "unknown")
+        for step in (-1, 0, 1, -1 - generation)
+    ]
+    clients += [
+        (version, Client(member_id, generation, instance))
+        for version in instances
+        for member_id in (dynamic_id, static_id, "")
+        for instance in ("static", "unknown", "")
+    ]
+    for version, client in cluster.draws.some(clients):
+        walk.commit(group, walk.random_commits(chance), client, version)
     walk.check_all()
 
 
@@ -103,14 +106,14 @@ def test_offsets_of_a_group_with_members_follow_the_model(cluster: Cluster) -> N
 def test_deleted_offsets_follow_the_model(cluster: Cluster) -> None:
     broker, (group, other) = _groups(cluster)
     broker.version_of(OffsetDeleteRequest)
-    walk, chance = OffsetWalk(cluster, broker, group, other), random.Random(3)
+    walk, chance = OffsetWalk(cluster, broker, group, other), cluster.draws.generator(3)
     version = walk.commit_versions[-1]
     everything = [
         Commit(topic, number, 5, metadata="m") for topic, number in walk.keys if walk.existing.has(topic, number)
     ]
     for model in (group, other):
         walk.commit(model, everything, NOT_A_MEMBER, version)
-    for _ in range(6):
+    for _ in cluster.draws.steps(6, chance):
         walk.delete(group, chance.sample(walk.keys, 4))
         walk.commit(group, chance.sample(everything, 2), NOT_A_MEMBER, version)
     walk.delete(group, walk.keys[:1] * 2)

@@ -9,12 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.conformance.broker import EARLIEST, LATEST, Topic, expect, only
 from highwater.conformance.cases.support.admin import controller, describe_configs
 from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
-from highwater.conformance.cases.support.group_models.comparison import shortened
+from highwater.conformance.cases.support.log_walks.reads import READ_COMMITTED, READ_UNCOMMITTED
 from highwater.conformance.cases.support.members import GroupDriver, Member
-from highwater.conformance.cases.support.models.reads import READ_COMMITTED, READ_UNCOMMITTED
 from highwater.conformance.cases.support.offsets import delete_records, epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer
 from highwater.conformance.cases.support.replicas import controller_last
@@ -28,9 +26,12 @@ from highwater.conformance.cases.support.transactions import (
     read_all,
 )
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import EARLIEST, LATEST, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
+from highwater.conformance.models.comparison import shortened
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
 from highwater.reference.wire.messages.configs import (

@@ -5,23 +5,30 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from highwater.conformance.cases.support.admin import (
-    APPEND,
-    DELETE,
-    SET,
-    SUBTRACT,
-    TOPIC,
-    Change,
     config_changes,
     controller,
     create,
     describe_configs,
     new_topic,
 )
-from highwater.conformance.cases.support.group_models.comparison import compare, eventually_equal, spread
-from highwater.conformance.cases.support.group_models.settings import INVALID, ITEMS, LISTS, VALUES, TopicSettings
+from highwater.conformance.cases.support.polling import eventually_equal, spread
 from highwater.conformance.clause import KRAFT, clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, without_error
+from highwater.conformance.models.comparison import compare
+from highwater.conformance.models.settings import (
+    APPEND,
+    DELETE,
+    INVALID,
+    ITEMS,
+    LISTS,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    VALUES,
+    Change,
+    TopicSettings,
+)
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
     AlterableConfig,
@@ -160,10 +167,10 @@ def random_change(chance: random.Random, *, valid: bool) -> Change:
 )
 def test_changes_of_single_settings_follow_the_model(cluster: Cluster) -> None:
     cluster.connect().version_of(IncrementalAlterConfigsRequest)
-    walk, chance = SettingWalk(cluster), random.Random(4)
+    walk, chance = SettingWalk(cluster), cluster.draws.generator(4)
     versions = spread(walk.controller, IncrementalAlterConfigsRequest)
     names = [walk.topics[0].name, walk.absent, *(each.name for each in walk.topics[1:])]
-    for step in range(24):
+    for step in cluster.draws.steps(24, chance):
         changes: dict[str, Sequence[Change]] = {}
         for name in chance.sample(names, chance.randint(1, 4)):
             each = [
@@ -183,10 +190,10 @@ def test_changes_of_single_settings_follow_the_model(cluster: Cluster) -> None:
 )
 def test_replaced_settings_follow_the_model(cluster: Cluster) -> None:
     cluster.connect().version_of(AlterConfigsRequest)
-    walk, chance = SettingWalk(cluster), random.Random(5)
+    walk, chance = SettingWalk(cluster), cluster.draws.generator(5)
     versions = spread(walk.controller, AlterConfigsRequest)
     names = [walk.topics[0].name, walk.absent, *(each.name for each in walk.topics[1:])]
-    for step in range(15):
+    for step in cluster.draws.steps(15, chance):
         values: dict[str, dict[str, str | None]] = {}
         for name in chance.sample(names, chance.randint(1, 4)):
             chosen = chance.sample(list(VALUES), chance.randint(0, 4))

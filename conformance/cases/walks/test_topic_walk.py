@@ -4,17 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller, new_topic
-from highwater.conformance.cases.support.group_models.comparison import Where, compare, eventually_equal, one_of, spread
-from highwater.conformance.cases.support.group_models.topics import (
-    TopicModel,
-    absent_in_metadata,
-    absent_in_pages,
-)
+from highwater.conformance.cases.support.polling import eventually_equal, spread
 from highwater.conformance.clause import KRAFT, clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, without_error
+from highwater.conformance.models.comparison import Where, compare, one_of
+from highwater.conformance.models.topics import TopicModel, absent_in_metadata, absent_in_pages
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import (
     DescribeTopicPartitionsRequest,

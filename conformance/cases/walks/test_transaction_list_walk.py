@@ -5,13 +5,21 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from highwater.conformance.broker import Broker, Topic, expect
-from highwater.conformance.cases.support.group_models.comparison import ANYTHING, compare, eventually_equal, spread
-from highwater.conformance.cases.support.transaction_model import ABORTED, COMMITTED, EMPTY, ONGOING, ModelTransaction
+from highwater.conformance.cases.support.polling import eventually_equal, spread
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import Broker, Topic
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
+from highwater.conformance.expectations import expect
+from highwater.conformance.models.comparison import ANYTHING, compare
+from highwater.conformance.models.transactions import (
+    ABORTED,
+    COMMITTED,
+    EMPTY,
+    ONGOING,
+    ModelTransaction,
+)
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.transactions import (
     DescribeProducersRequest,
@@ -71,7 +79,7 @@ def _begin(cluster: Cluster, *topics: Topic) -> Transactional:
     return producer
 
 
-def _filters(cluster: Cluster, found: Sequence[ModelTransaction], version: int) -> Iterator[ListTransactionsRequest]:
+def _filters(cluster: Cluster, found: Sequence[ModelTransaction[Transactional]], version: int) -> Iterator[ListTransactionsRequest]:
     ids = [each.producer.producer_id for each in found]
     for states in STATES:
         yield ListTransactionsRequest(state_filters=states)
@@ -88,7 +96,7 @@ def _filters(cluster: Cluster, found: Sequence[ModelTransaction], version: int) 
 
 
 def _check_list(
-    cluster: Cluster, found: Sequence[ModelTransaction], request: ListTransactionsRequest, version: int
+    cluster: Cluster, found: Sequence[ModelTransaction[Transactional]], request: ListTransactionsRequest, version: int
 ) -> None:
     """Compare what all coordinators together list of the transactions of this case."""
     own, unknown = {each.producer.id for each in found}, set[str]()
@@ -109,7 +117,7 @@ def _check_list(
     compare(f"ListTransactions {version} with {request}", expected, actual, version)
 
 
-def _passes(each: ModelTransaction, request: ListTransactionsRequest) -> bool:
+def _passes(each: ModelTransaction[Transactional], request: ListTransactionsRequest) -> bool:
     """An empty filter is none; the pattern must match the whole id (KIP-1152)."""
     pattern = request.transactional_id_pattern
     return (
@@ -120,7 +128,7 @@ def _passes(each: ModelTransaction, request: ListTransactionsRequest) -> bool:
     )
 
 
-def _check_descriptions(cluster: Cluster, found: Sequence[ModelTransaction]) -> None:
+def _check_descriptions(cluster: Cluster, found: Sequence[ModelTransaction[Transactional]]) -> None:
     """Compare the descriptions of all transactions of each coordinator, beside one that does not exist."""
     addresses = {each.producer.coordinator.address for each in found}
     for address in addresses:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer
 
-from highwater.conformance.broker import advertised_versions
+from highwater.conformance.client.broker import advertised_versions
 from highwater.experiments.conditions import Condition, Found
 from highwater.experiments.measures.java_members import JavaMember
 from highwater.experiments.measures.observed import Observed

@@ -2,10 +2,8 @@
 
 import pytest
 
-from highwater.conformance.cases.support.models.batches import ABORT, COMMIT
-from highwater.conformance.cases.support.models.choices import plain_batch
-from highwater.conformance.cases.support.models.log import EARLIEST, LATEST
-from highwater.conformance.cases.support.models.reads import (
+from highwater.conformance.cases.support.log_walks.choices import plain_batch
+from highwater.conformance.cases.support.log_walks.reads import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     EpochLookup,
@@ -17,13 +15,20 @@ from highwater.conformance.cases.support.models.reads import (
     list_offsets,
     read_everything,
 )
-from highwater.conformance.cases.support.models.senders import Sender
-from highwater.conformance.cases.support.models.transactions import Classic
-from highwater.conformance.cases.support.models.walk import APPEND_TIME, Walk
-from highwater.conformance.cases.support.models.writes import Deletion, Write, delete, produce
+from highwater.conformance.cases.support.log_walks.senders import Sender
+from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Walk
+from highwater.conformance.cases.support.log_walks.writers import Classic
+from highwater.conformance.cases.support.log_walks.writes import (
+    Deletion,
+    Write,
+    delete,
+    produce,
+)
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
+from highwater.conformance.models.batches import ABORT, COMMIT
+from highwater.conformance.models.log import EARLIEST, LATEST
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.messages.fetch import FetchRequest

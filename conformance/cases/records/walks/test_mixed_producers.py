@@ -1,12 +1,17 @@
 """Several idempotent producers whose batches continue, repeat and skip sequence numbers, compared with a model."""
 
-from highwater.conformance.cases.support.models.choices import plain_batch
-from highwater.conformance.cases.support.models.reads import describe_producers, read_everything
-from highwater.conformance.cases.support.models.senders import Sender
-from highwater.conformance.cases.support.models.walk import APPEND_TIME, Walk
-from highwater.conformance.cases.support.models.writes import Deletion, Write, delete, produce
+from highwater.conformance.cases.support.log_walks.choices import plain_batch
+from highwater.conformance.cases.support.log_walks.reads import describe_producers, read_everything
+from highwater.conformance.cases.support.log_walks.senders import Sender
+from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Walk
+from highwater.conformance.cases.support.log_walks.writes import (
+    Deletion,
+    Write,
+    delete,
+    produce,
+)
 from highwater.conformance.clause import clause, era
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.messages.offsets import DeleteRecordsRequest
@@ -22,7 +27,7 @@ from highwater.reference.wire.messages.produce import ProduceRequest
 def test_each_batch_of_several_producers_is_stored_once_or_refused(cluster: Cluster) -> None:
     walk = Walk(cluster, 6, {}, APPEND_TIME)
     senders = [Sender.create(walk) for _ in range(3)]
-    for number in range(60):
+    for number in walk.steps(60):
         writes = list[Write]()
         for key in walk.keys:
             if walk.random.random() < 0.1:

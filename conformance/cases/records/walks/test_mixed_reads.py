@@ -2,16 +2,8 @@
 
 import pytest
 
-from highwater.conformance.broker import BY_ID_SINCE
-from highwater.conformance.cases.support.models.choices import around, batch_of_size, plain_batch
-from highwater.conformance.cases.support.models.log import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    LATEST,
-    LATEST_TIERED,
-    MAX_TIMESTAMP,
-)
-from highwater.conformance.cases.support.models.reads import (
+from highwater.conformance.cases.support.log_walks.choices import around, batch_of_size, plain_batch
+from highwater.conformance.cases.support.log_walks.reads import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     SPECIAL_SINCE,
@@ -23,12 +15,25 @@ from highwater.conformance.cases.support.models.reads import (
     list_offsets,
     read_everything,
 )
-from highwater.conformance.cases.support.models.sessions import SESSIONS_SINCE, Session
-from highwater.conformance.cases.support.models.walk import APPEND_TIME, Key, Walk
-from highwater.conformance.cases.support.models.writes import Deletion, Write, delete, produce
+from highwater.conformance.cases.support.log_walks.sessions import SESSIONS_SINCE, Session
+from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Key, Walk
+from highwater.conformance.cases.support.log_walks.writes import (
+    Deletion,
+    Write,
+    delete,
+    produce,
+)
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import BY_ID_SINCE
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
+from highwater.conformance.models.log import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
@@ -38,6 +43,7 @@ from highwater.reference.wire.messages.offsets import (
 )
 
 WITHOUT_ZSTD = (Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4)
+FUTURE_MS = 2**62
 SHORT_SEGMENTS = {"segment.ms": "10000"}
 """Batches whose times are further apart are in different segments."""
 
@@ -55,7 +61,7 @@ def lookup(walk: Walk, key: Key) -> Lookup:
         timestamp = walk.random.choice(special)
     else:
         times = [timestamp for _, timestamp, _ in log.times()]
-        timestamp = around(walk.random, [0, walk.began_ms, *times])
+        timestamp = around(walk.random, [0, walk.began_ms, FUTURE_MS, *times])
     return Lookup(key, timestamp, walk.random.choice(epochs))
 
 
@@ -66,12 +72,12 @@ def lookup(walk: Walk, key: Key) -> Lookup:
 )
 def test_each_time_and_special_timestamp_finds_its_offset(cluster: Cluster) -> None:
     walk = Walk(cluster, 3, SHORT_SEGMENTS, APPEND_TIME, {})
-    for _ in range(8):
+    for _ in walk.steps(8):
         lookups = [lookup(walk, key) for key in walk.keys]
         list_offsets(walk, lookups)
         written = [key for key in walk.keys if walk.random.random() < 0.8]
         produce(walk, [Write(key, plain_batch(walk, WITHOUT_ZSTD)) for key in written])
-    for number in range(60):
+    for number in walk.steps(60):
         if number in (20, 40) and walk.supports(DeleteRecordsRequest):
             delete(walk, [Deletion(key, middle(walk, key)) for key in walk.keys if key[0] != walk.names[0]])
         lookups = [lookup(walk, key) for key in walk.keys]
@@ -114,13 +120,13 @@ def sizes_at(walk: Walk, key: Key, offset: int) -> list[int]:
 )
 def test_offsets_and_limits_of_each_partition_apply_to_it_alone(cluster: Cluster) -> None:
     walk = Walk(cluster, 4, {}, SHORT_SEGMENTS)
-    for _ in range(8):
+    for _ in walk.steps(8):
         sizes = {key: walk.random.choice((100, 150, 700, 2000)) for key in walk.keys}
         produce(walk, [Write(key, batch_of_size(walk, size)) for key, size in sizes.items()])
     if walk.supports(DeleteRecordsRequest):
         delete(walk, [Deletion(key, walk.random.choice((0, 1, 2))) for key in walk.keys])
     read_everything(walk, isolations=(READ_UNCOMMITTED,))
-    for _ in range(60):
+    for _ in walk.steps(60):
         reads, sizes_of_all = list[Read](), [1]
         for key in walk.keys:
             log = walk.logs[key]
@@ -150,7 +156,7 @@ def test_a_session_returns_each_change_once(cluster: Cluster, by_id: bool) -> No
     broker, keys = walk.led_by_one()
     session = Session(walk, broker, by_id=by_id)
     session.begin([Read(key, 0) for key in keys[:-1]])
-    for number in range(40):
+    for number in walk.steps(40):
         written = [key for key in walk.keys if walk.random.random() < 0.15]
         if written:
             produce(walk, [Write(key, plain_batch(walk, (Compression.NONE,))) for key in written])

@@ -1,10 +1,8 @@
 """Readers at each replica (KIP-392): the leader and its followers return the same, also while transactions are open."""
 
-from highwater.conformance.broker import batch, expect
 from highwater.conformance.cases.records.test_other_replicas import UNUSED_RACK, fetch_reply, outcome, racks_of
 from highwater.conformance.cases.records.walks.test_mixed_failovers import Producers
-from highwater.conformance.cases.support.models.batches import NONE
-from highwater.conformance.cases.support.models.reads import (
+from highwater.conformance.cases.support.log_walks.reads import (
     EPOCH_SINCE,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -12,14 +10,17 @@ from highwater.conformance.cases.support.models.reads import (
     fetch,
     read_everything,
 )
-from highwater.conformance.cases.support.models.walk import APPEND_TIME, Key, Walk
-from highwater.conformance.cases.support.models.writes import Deletion, delete
+from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Key, Walk
+from highwater.conformance.cases.support.log_walks.writes import Deletion, delete
 from highwater.conformance.cases.support.reassignments import move_leaders
 from highwater.conformance.cases.support.replicas import FAILOVER_S, FOLLOWERS_SERVE_SINCE
 from highwater.conformance.cases.topics.test_replicas import delete_records
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import batch
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
+from highwater.conformance.expectations import expect
+from highwater.conformance.models.batches import NONE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 

@@ -2,13 +2,27 @@
 
 import pytest
 
-from highwater.conformance.broker import LATEST
-from highwater.conformance.cases.support.models.choices import batch_of_size, invalid_writes, plain_batch
-from highwater.conformance.cases.support.models.reads import Lookup, Read, fetch, list_offsets, read_everything
-from highwater.conformance.cases.support.models.walk import APPEND_TIME, Key, Walk
-from highwater.conformance.cases.support.models.writes import ALL, LEADER, NO_REPLY, Deletion, Write, delete, produce
+from highwater.conformance.cases.support.log_walks.choices import batch_of_size, invalid_writes, plain_batch
+from highwater.conformance.cases.support.log_walks.reads import (
+    Lookup,
+    Read,
+    fetch,
+    list_offsets,
+    read_everything,
+)
+from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Key, Walk
+from highwater.conformance.cases.support.log_walks.writes import (
+    ALL,
+    LEADER,
+    NO_REPLY,
+    Deletion,
+    Write,
+    delete,
+    produce,
+)
 from highwater.conformance.clause import clause
-from highwater.conformance.cluster import Cluster
+from highwater.conformance.client.broker import LATEST
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
@@ -53,7 +67,7 @@ def write_of_size(walk: Walk, key: Key, size: int) -> Write:
 def test_each_part_of_a_produce_is_stored_or_refused_by_itself(cluster: Cluster, codec: str) -> None:
     walk = Walk(cluster, 1, {"compression.type": codec}, {**APPEND_TIME, "max.message.bytes": str(LIMIT)})
     codecs = (*WITHOUT_ZSTD, Compression.ZSTD)
-    for number in range(24):
+    for number in walk.steps(24):
         if number % 6 == 5:
             produce(walk, [Write(key, plain_batch(walk, (Compression.NONE,))) for key in walk.keys], acks=NO_REPLY)
         else:
@@ -71,7 +85,7 @@ def test_each_part_of_a_produce_is_stored_or_refused_by_itself(cluster: Cluster,
 def test_each_part_of_a_deletion_moves_a_start_or_is_refused(cluster: Cluster) -> None:
     walk = Walk(cluster, 2, {}, APPEND_TIME)
     walk.versions(DeleteRecordsRequest)
-    for _ in range(12):
+    for _ in walk.steps(12):
         produce(walk, [Write(key, plain_batch(walk, WITHOUT_ZSTD)) for key in walk.keys])
         deletions = [Deletion(key, offset_around(walk, key)) for key in walk.keys if walk.random.random() < 0.6]
         deletions += [Deletion(key, 0) for key in walk.unknown_keys if walk.random.random() < 0.5]

@@ -1,0 +1,395 @@
+"""Members of a classic group whose every reply is compared with the model, in versions of one age."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from highwater.conformance.cases.support.committed_offsets import OFFSETS_TOPIC, java_hash
+from highwater.conformance.cases.support.polling import spread
+from highwater.conformance.client.broker import Broker
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.expectations import expect, only
+from highwater.conformance.models.comparison import TEXT, compare, one_of
+from highwater.conformance.models.groups import (
+    COMPLETING,
+    PREPARING,
+    STABLE,
+    ClassicModel,
+    Client,
+    ModelMember,
+)
+from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.messages.groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from highwater.reference.wire.registry import api_of
+
+AGES: Final = ("oldest", "middle", "newest")
+PROTOCOL_TYPE: Final = "consumer"
+SESSION_MS: Final = 30_000
+JOIN_TIMEOUT_S: Final = 15.0
+MEMBER_ID_SINCE, INSTANCES_SINCE, BATCHES_SINCE, PROTOCOL_SINCE = 4, 5, 3, 5
+HEARTBEAT_INSTANCES_SINCE: Final = 3
+SKIP_ASSIGNMENT_SINCE: Final = 9
+Offers = Sequence[tuple[str, bytes]]
+
+
+def same_coordinator(cluster: Cluster, count: int) -> list[str]:
+    """Return the ids of new groups that one broker coordinates, also after a failover: they have one partition."""
+    first = cluster.group()
+    address = cluster.coordinator(first).address
+    topic = cluster.describe(OFFSETS_TOPIC)
+    partitions = len(topic.partitions) if topic else 0
+
+    def is_beside(name: str) -> bool:
+        if partitions:
+            return java_hash(name) % partitions == java_hash(first) % partitions
+        return cluster.coordinator(name).address == address
+
+    found = [first]
+    while len(found) < count:
+        name = cluster.group()
+        if is_beside(name):
+            found.append(name)
+        else:
+            cluster.forget_group(name)
+    return found
+
+
+def await_coordinator(cluster: Cluster, group: str, address: str) -> Broker:
+    """Wait until this broker coordinates the group, and return a connection to it."""
+
+    def poll() -> Broker | None:
+        found = cluster.coordinator(group)
+        return found if found.address == address else None
+
+    return cluster.eventually(f"{address} to coordinate {group}", poll, 15.0)
+
+
+def await_resignation(cluster: Cluster, broker: Broker, group: str) -> None:
+    """Wait until a former coordinator knows that it is one: brokers learn of a new leader one after another."""
+    request = DescribeGroupsRequest(groups=(group,))
+    cluster.eventually(
+        "NOT_COORDINATOR at the former coordinator",
+        lambda: only(broker.call(request).groups).error_code == ErrorCode.NOT_COORDINATOR,
+    )
+
+
+class ClassicWalk:
+    """Sends requests about one classic group in the oldest, middle or newest versions, and compares the replies."""
+
+    def __init__(self, cluster: Cluster, broker: Broker, model: ClassicModel, age: str) -> None:
+        self.cluster, self.broker, self.model, self.age = cluster, broker, model, AGES.index(age)
+        self.session_ms = cluster.within(
+            SESSION_MS, at_least="group_min_session_timeout_ms", at_most="group_max_session_timeout_ms"
+        )
+
+    def version(self, request: type[Any], first: int = 0) -> int:
+        found = spread(self.broker, request, first)
+        return found[min(self.age, len(found) - 1)]
+
+    # -- what is described -----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Compare the description of the group, and its entry in the list of groups."""
+        model, version = self.model, self.version(DescribeGroupsRequest)
+        reply = self.broker.call(DescribeGroupsRequest(groups=(model.group,)), version)
+        expected = DescribeGroupsResponse(groups=(model.described(version),))
+        compare(f"DescribeGroups {version} in {model.state}", expected, reply, version)
+        version = self.version(ListGroupsRequest)
+        reply = self.broker.call(ListGroupsRequest(), version)
+        own = tuple(group for group in reply.groups if group.group_id == model.group)
+        what = f"ListGroups {version} in {model.state}"
+        compare(what, ListGroupsResponse(groups=model.listed()), replace(reply, groups=own), version)
+
+    # -- requests that change nothing ------------------------------------------------------------------
+
+    def check_heartbeats(self, *clients: Client) -> None:
+        """Compare the replies to heartbeats; clients with instance ids are left out of versions without them."""
+        version = self.version(HeartbeatRequest)
+        for client in clients:
+            if client.instance is None or version >= HEARTBEAT_INSTANCES_SINCE:
+                request = HeartbeatRequest(
+                    group_id=self.model.group, generation_id=client.generation, member_id=client.member_id,
+                    group_instance_id=client.instance,
+                )  # fmt: skip
+                expected = HeartbeatResponse(error_code=self.model.heartbeat_error(client))
+                what = f"Heartbeat {version} of {client} in {self.model.state}"
+                compare(what, expected, self.broker.call(request, version), version)
+
+    def check_syncs(self, *clients: Client) -> None:
+        """Compare the replies to SyncGroup with and without the protocol, except those that would wait."""
+        version = self.version(SyncGroupRequest)
+        model = self.model
+        names: list[tuple[str | None, str | None]] = [(None, None)]
+        if version >= PROTOCOL_SINCE:
+            names += [("other", model.protocol), (PROTOCOL_TYPE, "other"), (PROTOCOL_TYPE, model.protocol)]
+            names += [(PROTOCOL_TYPE, None), (None, model.protocol), (PROTOCOL_TYPE, "")]
+        for client in clients:
+            for protocol_type, protocol in names:
+                error = model.sync_error(client, protocol_type, protocol)
+                if version >= PROTOCOL_SINCE and None in {protocol_type, protocol}:
+                    error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # both are mandatory (KIP-559)
+                if client.instance is not None or (not error and model.state != STABLE):
+                    continue
+                request = SyncGroupRequest(
+                    group_id=model.group, generation_id=client.generation, member_id=client.member_id,
+                    protocol_type=protocol_type, protocol_name=protocol,
+                    assignments=(SyncGroupRequestAssignment(member_id=client.member_id, assignment=b"ignored"),),
+                )  # fmt: skip
+                what = f"SyncGroup {version} of {client} for {protocol_type}, {protocol} in {model.state}"
+                compare(what, self.synced(client, error), self.broker.call(request, version), version)
+
+    def synced(self, client: Client, error: int = 0) -> SyncGroupResponse:
+        if error:
+            return SyncGroupResponse(error_code=error)
+        return SyncGroupResponse(
+            protocol_type=self.model.protocol_type, protocol_name=self.model.protocol,
+            assignment=self.model.members[client.member_id].assignment,
+        )  # fmt: skip
+
+    def check_refused_joins(self, *refused: tuple[Client, str, Offers, int, int]) -> None:
+        """Compare the replies to JoinGroup with this protocol type, offers, session timeout and error."""
+        for client, protocol_type, offers, session_ms, error in refused:
+            version = self.version(JoinGroupRequest, INSTANCES_SINCE if client.instance else 0)
+            request = self.join_request(client.member_id, client.instance, offers, version, protocol_type, session_ms)
+            what = f"JoinGroup {version} of {client} with {protocol_type}, {offers}, {session_ms} in {self.model.state}"
+            compare(what, refused_join(error, client.member_id), self.broker.call(request, version), version)
+
+    def join_request(
+        self, member_id: str, instance: str | None, offers: Offers, version: int,
+        protocol_type: str = PROTOCOL_TYPE, session_ms: int = 0,
+    ) -> JoinGroupRequest:  # fmt: skip
+        return JoinGroupRequest(
+            group_id=self.model.group, session_timeout_ms=session_ms or self.session_ms,
+            rebalance_timeout_ms=self.session_ms, member_id=member_id, group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=data) for name, data in offers),
+        )  # fmt: skip
+
+    def await_rebalance(self, member: "WalkMember") -> None:
+        """Wait until a heartbeat of the member reports the rebalance."""
+        version, client = self.version(HeartbeatRequest), member.client
+        request = HeartbeatRequest(
+            group_id=self.model.group, generation_id=client.generation, member_id=client.member_id
+        )  # fmt: skip
+        self.cluster.eventually(
+            "REBALANCE_IN_PROGRESS",
+            lambda: self.broker.call(request, version).error_code == ErrorCode.REBALANCE_IN_PROGRESS,
+        )
+
+    # -- leaving ---------------------------------------------------------------------------------------
+
+    def leave(self, *leaving: tuple[str, str | None]) -> None:
+        """Let members leave, together from version 3 on, and compare the reply; the model loses those that may."""
+        version = self.version(LeaveGroupRequest)
+        groups = [leaving] if version >= BATCHES_SINCE else [(each,) for each in leaving if each[1] is None]
+        for together in groups:
+            identities = tuple(MemberIdentity(member_id=member, group_instance_id=name) for member, name in together)
+            errors = [self._left(member, name) for member, name in together]
+            members = tuple(
+                MemberResponse(member_id=member, group_instance_id=name, error_code=error)
+                for (member, name), error in zip(together, errors, strict=True)
+            )
+            request = (
+                LeaveGroupRequest(group_id=self.model.group, members=identities)
+                if version >= BATCHES_SINCE
+                else LeaveGroupRequest(group_id=self.model.group, member_id=together[0][0])
+            )
+            expected = LeaveGroupResponse(error_code=0 if version >= BATCHES_SINCE else errors[0], members=members)
+            compare(f"LeaveGroup {version} of {together}", expected, self.broker.call(request, version), version)
+
+    def _left(self, member_id: str, instance: str | None) -> int:
+        error = self.model.leave_error(member_id, instance)
+        if not error:
+            self.model.remove(member_id, instance)
+        return error
+
+
+def refused_join(error: int, member_id: str) -> JoinGroupResponse:
+    no_protocol: Any = one_of(None, "")  # GRP-68 requires null, as a SHOULD
+    return JoinGroupResponse(
+        error_code=error, generation_id=-1, protocol_type=None, protocol_name=no_protocol, member_id=member_id
+    )
+
+
+class WalkMember:
+    """A member with a connection of its own, since JoinGroup and SyncGroup wait."""
+
+    def __init__(
+        self, walk: ClassicWalk, offers: Offers, instance: str | None = None, session_ms: int | None = None
+    ) -> None:
+        self.walk, self.offers, self.instance, self.member_id = walk, tuple(offers), instance, ""
+        self.session_ms = session_ms or walk.session_ms
+        self.broker = walk.cluster.coordinator(walk.model.group)
+        self.version = walk.version(JoinGroupRequest, INSTANCES_SINCE if instance else 0)
+        self._pending = 0
+
+    @property
+    def client(self) -> Client:
+        """Return the member as it names itself in the current generation."""
+        return Client(self.member_id, self.walk.model.generation, self.instance)
+
+    def reconnect(self) -> None:
+        """Connect to the coordinator that the walk now uses."""
+        self.broker = self.walk.cluster.connect(self.walk.broker.address)
+
+    def send_join(self) -> None:
+        """Send JoinGroup; from version 4 on a dynamic member first gets its id (KIP-394)."""
+        if not self.member_id and not self.instance and self.version >= MEMBER_ID_SINCE:
+            request = self._join_request()
+            reply = self.broker.call(request, self.version)
+            expected = refused_join(ErrorCode.MEMBER_ID_REQUIRED, "")
+            named: Any = TEXT
+            compare(f"JoinGroup {self.version} without id", replace(expected, member_id=named), reply, self.version)
+            self.member_id = reply.member_id
+        request = self._join_request()
+        self._pending = self.broker.send(request, self.version)
+
+    def _join_request(self) -> JoinGroupRequest:
+        return self.walk.join_request(
+            self.member_id, self.instance, self.offers, self.version, session_ms=self.session_ms
+        )
+
+    def receive_join(self) -> JoinGroupResponse:
+        """Return the reply to JoinGroup; its fields are compared when all members have theirs."""
+        reply: JoinGroupResponse = self.broker.receive(
+            api_of(JoinGroupRequest), self.version, self._pending, JOIN_TIMEOUT_S
+        )
+        expect("error code of JoinGroup", 0, reply.error_code)
+        self.member_id = self.member_id or reply.member_id
+        return reply
+
+    def receive_refused_join(self, error: int) -> None:
+        """Compare the reply to a JoinGroup that waits with a refusal."""
+        reply = self.broker.receive(api_of(JoinGroupRequest), self.version, self._pending, JOIN_TIMEOUT_S)
+        compare(f"JoinGroup {self.version} that waits", refused_join(error, self.member_id), reply, self.version)
+
+    def receive_refused_sync(self, error: int) -> None:
+        """Compare the reply to a SyncGroup that waits with a refusal."""
+        version = self.walk.version(SyncGroupRequest)
+        reply = self.broker.receive(api_of(SyncGroupRequest), version, self._pending, JOIN_TIMEOUT_S)
+        compare(f"SyncGroup {version} that waits", SyncGroupResponse(error_code=error), reply, version)
+
+    def send_sync(self, assignments: Mapping[str, bytes] | None = None) -> None:
+        version = self.walk.version(SyncGroupRequest)
+        given = tuple(
+            SyncGroupRequestAssignment(member_id=member, assignment=data)
+            for member, data in (assignments or {}).items()
+        )
+        model = self.walk.model
+        named = {"protocol_type": model.protocol_type, "protocol_name": model.protocol}
+        request = SyncGroupRequest(
+            group_id=model.group, generation_id=model.generation, member_id=self.member_id, assignments=given,
+            **(named if version >= PROTOCOL_SINCE else {}),
+        )  # fmt: skip
+        self._pending = self.broker.send(request, version)
+
+    def receive_sync(self) -> None:
+        version = self.walk.version(SyncGroupRequest)
+        reply = self.broker.receive(api_of(SyncGroupRequest), version, self._pending, JOIN_TIMEOUT_S)
+        compare(f"SyncGroup {version}", self.walk.synced(self.client), reply, version)
+
+
+def rebalance(walk: ClassicWalk, members: Sequence[WalkMember], protocol: str, new: Sequence[WalkMember] = ()) -> None:
+    """Let all members join, compare their replies with the next generation of this protocol, and check the group.
+
+    New members start the rebalance of a stable group, or else its leader. A member that leads the group and joins again
+    goes on to lead it; otherwise the broker chooses the leader.
+    """
+    model = walk.model
+    is_stable = model.state == STABLE
+    first = new or [each for each in members if is_stable and each.member_id == model.leader]
+    others = [each for each in members if each not in first]
+    for member in first:
+        member.send_join()
+    if is_stable:
+        model.state = PREPARING
+    if is_stable and others:
+        walk.await_rebalance(others[0])
+    for member in others:
+        member.send_join()
+    replies = [member.receive_join() for member in members]
+    model.generation, model.protocol_type, model.protocol = model.generation + 1, PROTOCOL_TYPE, protocol
+    before = {each.member_id: each.assignment for each in model.members.values()}
+    model.members = {
+        member.member_id: ModelMember(
+            member.member_id, member.instance, dict(member.offers)[protocol], before.get(member.member_id, b"")
+        )
+        for member in members
+    }
+    model.leader = model.leader if model.leader in model.members else replies[0].leader
+    model.state = COMPLETING
+    expect("the leader is a member", True, model.leader in model.members)
+    for member, reply in zip(members, replies, strict=True):
+        compare(f"JoinGroup {member.version} of {member.member_id}", joined(model, member), reply, member.version)
+    walk.check()
+
+
+def joined(model: ClassicModel, member: WalkMember) -> JoinGroupResponse:
+    """Return the reply to a member of the current generation; only the leader's lists the members."""
+    listed = tuple(
+        JoinGroupResponseMember(member_id=each.member_id, group_instance_id=each.instance, metadata=each.metadata)
+        for each in model.members.values()
+    )
+    return JoinGroupResponse(
+        generation_id=model.generation, protocol_type=model.protocol_type, protocol_name=model.protocol,
+        leader=model.leader, member_id=member.member_id, members=listed if model.leader == member.member_id else (),
+    )  # fmt: skip
+
+
+def assign(walk: ClassicWalk, members: Sequence[WalkMember], **unknown: bytes) -> None:
+    """Let the leader assign bytes to each member but the last, and to ids that are no members; followers sync first."""
+    model = walk.model
+    for number, each in enumerate(members):
+        last = number == len(members) - 1 and number > 0
+        model.members[each.member_id].assignment = b"" if last else b"%d to %d" % (model.generation, number)
+    leader = next(each for each in members if each.member_id == model.leader)
+    followers = [each for each in members if each is not leader]
+    for follower in followers:
+        follower.send_sync({follower.member_id: b"from a follower"})
+    given = {each.member_id: each.assignment for each in model.members.values() if each.assignment}
+    leader.send_sync(given | unknown)
+    for each in (leader, *followers):
+        each.receive_sync()
+    model.state = STABLE
+    walk.check()
+
+
+def restart(walk: ClassicWalk, member: WalkMember) -> WalkMember:
+    """Let a static member of a stable group join again without its member id, and compare the reply (KIP-345).
+
+    It gets another id, keeps generation and assignment, and a leader assigns nothing: from version 9 on the reply says
+    so, and before it names the old id as the leader.
+    """
+    model, again = walk.model, WalkMember(walk, member.offers, member.instance)
+    was_leader = model.leader == member.member_id
+    again.send_join()
+    reply = again.receive_join()
+    expect("the member id has changed", True, again.member_id != member.member_id)
+    old = model.members.pop(member.member_id)
+    model.members[again.member_id] = ModelMember(again.member_id, old.instance, old.metadata, old.assignment)
+    model.leader = again.member_id if was_leader else model.leader
+    expected = joined(model, again)
+    if was_leader and again.version < SKIP_ASSIGNMENT_SINCE:
+        expected = replace(expected, leader=member.member_id, members=())
+    expected = replace(expected, skip_assignment=was_leader and again.version >= SKIP_ASSIGNMENT_SINCE)
+    compare(f"JoinGroup {again.version} of a static member that restarts", expected, reply, again.version)
+    walk.check()
+    return again

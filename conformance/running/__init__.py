@@ -1,0 +1,1 @@
+"""How a run selects its cases, shares the target among workers, and judges each case."""
