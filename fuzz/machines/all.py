@@ -10,18 +10,12 @@ from hypothesis import HealthCheck, Phase
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from hypothesis.statistics import collector
 
-from highwater.fuzz.machines.fetch_sessions import FetchingMachine
-from highwater.fuzz.machines.groups import GroupMachine
 from highwater.fuzz.machines.log import LogMachine
 from highwater.fuzz.machines.store import StoreMachine
-from highwater.fuzz.machines.transactions import TransactionMachine
 
 MACHINES: Final[dict[str, tuple[type[RuleBasedStateMachine], int, int]]] = {
     "log": (LogMachine, 120, 40),
     "metadata store": (StoreMachine, 150, 40),
-    "group coordinator": (GroupMachine, 60, 30),
-    "transaction coordinator": (TransactionMachine, 50, 25),
-    "fetch sessions": (FetchingMachine, 20, 15),
 }
 """Machine class, number of examples and steps per example of the quick profile, by component."""
 

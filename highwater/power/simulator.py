@@ -21,9 +21,7 @@ from highwater.power.trial import Judge
 MACHINES_OF: Final = {
     "storage": ("log",),
     "store": ("metadata store",),
-    "groups": ("group coordinator",),
-    "transactions": ("transaction coordinator", "log"),
-    "replication": ("fetch sessions",),
+    "transactions": ("log",),
 }
 """The state machines that run the code of a package."""
 MACHINE: Final = "machine"
@@ -32,6 +30,8 @@ MACHINES_AFTER: Final = 10
 """Seeds that run before the machines."""
 RELOADED: Final = re.compile(r"highwater\.(reference|fuzz|reports|commands)(\..*)?")
 SEEDS: Final = 1_000_000
+PROGRAMS: Final = 2
+"""Clients of a run that run programs of the suite."""
 LIMIT_S: Final = 30.0
 
 
@@ -75,7 +75,7 @@ class SimulatorJudge(Judge):
         kind, _, what = name.partition(" ")
         if kind == MACHINE:
             return self._run_machine(what)
-        swarm = self._cluster.Settings(swarm=True)
+        swarm = self._cluster.Settings(swarm=True, programs=PROGRAMS)
         violation = self._search.run_seed(int(what), swarm, audit=self._audit_run).violation
         return f"{violation.invariant}: {violation.message}" if violation is not None else ""
 
