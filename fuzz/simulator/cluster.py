@@ -104,6 +104,7 @@ class Settings:
     pace: int = 1  # multiplies all time-outs, pauses and faults; the delays of the network stay
     reorder: bool = False  # each kind of request has a connection of its own
     wire: bool = False  # every message is encoded and decoded
+    programs: int = 0  # clients that run programs of the conformance suite
     assigned: tuple[int, ...] = ()
     racks: tuple[str, ...] = ()
     broker_settings: dict[str, Any] = field(default_factory=dict)

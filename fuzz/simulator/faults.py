@@ -57,6 +57,7 @@ class Injector:
         self._failing_disk: set[int] = set()
         self.on_fault: Callable[[str], None] = lambda name: None
         self.log: list[str] = []
+        self._changed_ms = 0
         self._begin: dict[str, Callable[[Fault, str], Undo | None]] = {
             "kill": self._kill,
             "bounce": self._bounce,
@@ -96,7 +97,12 @@ class Injector:
         for number, fault in enumerate(schedule.in_order()):
             self._world.schedule(fault.at_ms, partial(self._inject, number, fault))
 
+    def was_calm(self, since_ms: int) -> bool:
+        """Return whether no fault is active, and none has begun or ended since a time."""
+        return not self._undo and not self._world.loss_per_mille and self._changed_ms <= since_ms
+
     def _inject(self, number: int, fault: Fault) -> None:
+        self._changed_ms = self._world.now_ms
         begin = self._begin.get(fault.kind)
         if begin is None:
             self._log(f"{fault.kind} is skipped: the simulator does not model bandwidth")
@@ -115,6 +121,7 @@ class Injector:
         self._invariants.meetings.began(fault.kind, self._world.now_ms, fault.for_ms)
 
     def _end(self, number: int) -> None:
+        self._changed_ms = self._world.now_ms
         for undo in self._undo.pop(number, []):
             undo()
 
@@ -131,6 +138,7 @@ class Injector:
             self._start(host.name)
             if host.name in self._lost_flushed:
                 self._delete_rejected(host)
+        self._changed_ms = self._world.now_ms
         self._invariants.readable_again()
         self._log("all faults have ended")
 

@@ -79,7 +79,8 @@ def options(settings: Settings) -> str:
     rule = f" --truncation {settings.truncation}" if settings.truncation != "kip320" else ""
     members = f" --min-insync-replicas {settings.min_insync_replicas}" if settings.min_insync_replicas != 2 else ""
     pace = f" --pace {settings.pace}" if settings.pace != 1 else ""
-    return f"{rule}{off}{members}{pace}"
+    programs = f" --programs {settings.programs}" if settings.programs else ""
+    return f"{rule}{off}{members}{pace}{programs}"
 
 
 def event_table(steps: list[Step]) -> list[str]:

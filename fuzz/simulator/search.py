@@ -43,6 +43,7 @@ from highwater.errors import UsageError
 from highwater.fuzz.schedule import Schedule
 from highwater.fuzz.simulator.causes.report import cause_of
 from highwater.fuzz.simulator.clients.load import Clients
+from highwater.fuzz.simulator.clients.programs import ProgramClient
 from highwater.fuzz.simulator.cluster import Settings, SimulatedCluster
 from highwater.fuzz.simulator.faults import Injector
 from highwater.fuzz.simulator.histories.client_history import ClientHistory, config_of
@@ -78,7 +79,7 @@ class SeedResult:
     `acked` counts acknowledged records, and confirmed transactions of transactional producers. `steps` is empty unless
     the run was traced. `faults` are the lines of the injector's log. `cause` are lines about what a violation
     concerns, if the run was traced. `audited` counts the operations that the audit read.
-    `pairs` are faults, kinds of clients and requests that met.
+    `pairs` are faults, kinds of clients and requests that met. `programs` counts programs by name and how they ended.
     """
 
     seed: int
@@ -94,6 +95,7 @@ class SeedResult:
     cause: list[str] = field(default_factory=list)
     audited: int = 0
     pairs: set[Pair] = field(default_factory=set)
+    programs: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def trace_hash(self) -> str:
@@ -143,6 +145,10 @@ def _run_seed(
     injector, heal_ms = Injector(cluster, invariants), HEAL_MS * settings.pace
     violation, audited = None, Audited(0)
     schedule = schedule or draw_schedule(seed, settings)
+    programs = [
+        ProgramClient(cluster, number, injector.was_calm, invariants.violated)
+        for number in range(settings.programs if settings.brokers else 0)
+    ]
     history = ClientHistory(cluster, schedule, invariants.rotten) if audit and settings.brokers else None
     observers = history.observers(invariants.observers) if history else invariants.observers
     try:
@@ -150,6 +156,8 @@ def _run_seed(
             injector.on_fault = history.nemesis
         cluster.start()
         clients.start(cluster, observers)
+        for program in programs:
+            program.start()
         start_ms = world.now_ms
         injector.schedule_faults(schedule)
         world.run_until(start_ms + schedule.duration_ms)
@@ -175,11 +183,14 @@ def _run_seed(
         violation = Violation(
             "NodeGoesOn", world.now_ms, world.events, invariants.last_node, message, About(node=invariants.last_node)
         )
+    finally:
+        for program in programs:
+            program.stop()
     result = SeedResult(
         seed, world.events, world.now_ms, sum(writer.acked for writer in clients.writers), world.fingerprint,
         schedule, violation, injector.log, invariants.situations, world.steps,
         cause_of(violation, invariants.exchanges.sent, world.steps) if violation is not None else [],
-        audited.operations, invariants.meetings.pairs(),
+        audited.operations, invariants.meetings.pairs(), sum((program.ended for program in programs), Counter()),
     )  # fmt: skip
     return result, world
 
@@ -218,6 +229,14 @@ class Sweep:
     def pairs(self) -> Counter[Pair]:
         """Return for each pair the number of seeds in which it met."""
         return Counter(pair for result in self.results for pair in result.pairs)
+
+    def programs(self) -> dict[str, int]:
+        """Return how many programs of the suite ended in each way."""
+        ended: Counter[str] = Counter()
+        for result in self.results:
+            for (_, outcome), count in result.programs.items():
+                ended[outcome] += count
+        return dict(ended)
 
     @property
     def events_per_second(self) -> float:

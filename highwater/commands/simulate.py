@@ -25,6 +25,9 @@ def simulate_command(
         int, typer.Option(min=1, help="Multiply time-outs, pauses and faults; 30 is about Kafka's defaults.")
     ] = 1,
     wire: Annotated[bool, typer.Option("--wire", help="Encode and decode every message.")] = False,
+    programs: Annotated[
+        int, typer.Option(min=0, help="So many clients run programs of the conformance suite with drawn choices.")
+    ] = 0,
     keep: Annotated[
         Path | None, typer.Option(help="Save the seed that detects the missing guard in this folder.")
     ] = None,
@@ -43,7 +46,7 @@ def simulate_command(
     Invariants are checked after every event; at the end liveness is checked, and what the clients saw is audited.
     Exit code 1 if a seed breaks an invariant; with a guard off the first such seed ends the run.
 
-    Examples: highwater simulate --seeds 0:200 · highwater simulate --guard-off AckAfterCommit ·
+    Examples: highwater simulate --seeds 0:200 --programs 2 · highwater simulate --guard-off AckAfterCommit ·
     highwater simulate --seeds 0:1000000 --master local[2] --out sweep
     """
     from highwater.fuzz.schedule import read_schedule
@@ -51,8 +54,9 @@ def simulate_command(
 
     given_schedule = read_schedule(schedule) if schedule is not None else None
     settings = _settings(
-        given_schedule, truncation, guard_off or [], min_insync_replicas=min_insync_replicas, wire=wire, pace=pace
-    )
+        given_schedule, truncation, guard_off or [], min_insync_replicas=min_insync_replicas, wire=wire, pace=pace,
+        programs=programs,
+    )  # fmt: skip
     chosen = range(given_schedule.seed, given_schedule.seed + 1) if given_schedule is not None else _range(seeds)
     _check_together(
         (keep is not None and not settings.guards_off, "--keep without --guard-off", "name a guard with --guard-off"),

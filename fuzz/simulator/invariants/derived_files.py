@@ -91,7 +91,8 @@ def _wrong_producers(log: Log) -> Iterator[str]:
 
 
 def _batch_of(log: Log, header: BatchHeader) -> bytes:
-    return log.read(header.base_offset, header.size, header.next_offset, at_least_one=True)
+    first = max(header.base_offset, log.log_start_offset)  # the log may begin inside the batch (KIP-107)
+    return log.read(first, header.size, header.next_offset, at_least_one=True)
 
 
 def _known(entry: ProducerEntry) -> tuple[int | None, ...]:

@@ -83,6 +83,7 @@ OPERATORS: Final = {
     "EndNeverFalls": "no module: KIP-207",
     "CommittedOffsetStays": "no module: OffsetFetch returns the newest commit",
     "TransformedOnce": "no module: KIP-447",
+    "AnswersFitModel": "no module: the clauses of the suite's programs",
     "HistoryIsValid": "no module: the rules of the auditor",
     "FilesMatchLog": "no module: indexes and snapshots are derived from the log",
     "DamageIsRemoved": "no module: recovery checks the CRC of each batch",

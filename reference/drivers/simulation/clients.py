@@ -60,13 +60,15 @@ class SimulatedClock:
 class SimulatedTransport:
     """Opens connections to the brokers of a world.
 
-    `ports` by number; `step` runs the next event of the world until a time, and may raise to end the client.
+    `ports` by number; `step` runs the next event of the world until a time, and may raise to end the client; `wake` is
+    called when bytes have arrived. `name` begins the names of the hosts of its connections.
     """
 
-    def __init__(self, world: World, ports: dict[int, Port]) -> None:
-        self.world, self._ports = world, ports
+    def __init__(self, world: World, ports: dict[int, Port], name: str = "client") -> None:
+        self.world, self._ports, self._name = world, ports, name
         self.clock = SimulatedClock(self)
         self.step: Callable[[int], bool] = world.step
+        self.wake: Callable[[], None] = lambda: None
         self._listeners: dict[tuple[int, int], Listener] = {}  # by port and life of its broker
         self._opened = 0
         self._clients: list[ClientHost] = []
@@ -77,7 +79,7 @@ class SimulatedTransport:
             raise ConnectionRefusedError(f"nothing accepts connections at {host}:{port}")
         self._opened += 1
         peer = broker_peer(found.broker_id)
-        client = ClientHost(self.world, peer, f"client:{self._opened}", self._listener(port))
+        client = ClientHost(self.world, peer, f"{self._name}:{self._opened}", self._listener(port), self.wake)
         self._clients.append(client)
         return SimulatedStream(self, client)
 
@@ -145,8 +147,10 @@ class ClientHost:
     `received` are the bytes that the client has not read yet, `open_request` is the request without a response.
     """
 
-    def __init__(self, world: World, peer: str, name: str, listener: Listener) -> None:
-        self._world, self._peer, self._name, self._limits = world, peer, name, listener.limits
+    def __init__(
+        self, world: World, peer: str, name: str, listener: Listener, wake: Callable[[], None]
+    ) -> None:  # fmt: skip
+        self._world, self._peer, self._name, self._limits, self._wake = world, peer, name, listener.limits, wake
         self._connection = ServerConnection(listener, LOOPBACK, world.now_ms)
         self.received = bytearray()
         self.open_request = ""
@@ -181,6 +185,7 @@ class ClientHost:
             self.has_ended, self.open_request = True, ""
             self._connection.discard()
             self._limits.release(self)
+            self._wake()
             self._world.notify_closed(self._peer, self._name)
 
     def leave(self) -> None:
@@ -222,6 +227,7 @@ class ClientHost:
                 self.cut(str(error))
             self._serve()
             self._limits.update(self)
+            self._wake()
         return []
 
     def closed(self, now: Instant, peer: str) -> list[Effect]:

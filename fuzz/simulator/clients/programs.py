@@ -1,0 +1,129 @@
+"""Programs of the conformance suite as clients of a simulated run, one after another, several at once.
+
+Each has drawn choices (`conformance/client/draws.py`) and topics and groups of its own. What it finds
+counts by what disturbed it:
+
+- what it requires under every fault (`expectations.require`), and that each reply decodes, answers every part of its
+  request and has only errors that its API may return, is a violation at any time;
+- what a calm cluster answers (`expect`) is one if no fault was active since the program began, and for `SETTLED_MS`
+  before that, unless the answer is an error after which a client tries again. Else the program has only ended: `ended`
+  counts how.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from highwater.conformance.cases import programs
+from highwater.conformance.client.broker import advertised_versions
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.connection import access_to
+from highwater.conformance.client.draws import Drawn
+from highwater.conformance.failures import Disturbed, NotApplicable, Required, TargetFailure, Unsupported
+from highwater.conformance.targets.reference import ReferenceTarget
+from highwater.fuzz.simulator.cluster import SimulatedCluster
+from highwater.fuzz.wire.oracles.exchanges import misread
+from highwater.reference.drivers.simulation.baton import Baton
+from highwater.reference.drivers.simulation.clients import LOOPBACK, Port, SimulatedTransport
+from highwater.reference.effects import broker_peer
+from highwater_kafka import installed_version
+
+SETTLED_MS: Final = 2_000
+PAUSE_S: Final = 0.1
+INVARIANT: Final = "AnswersFitModel"
+CALM, FAULTY = "finished in a calm cluster", "finished under faults"
+UNFIT, DISTURBED, BROKEN = "that do not fit", "disturbed", "broken"
+WasCalm = Callable[[int], bool]
+"""Whether nothing has disturbed the cluster since a time in ms."""
+
+
+@dataclass
+class RunTarget:
+    """The brokers of a run as a target of the suite; nobody but the schedule stops them."""
+
+    transport: SimulatedTransport
+    addresses: Mapping[int, str]
+    name: str = "simulator"
+    era: str = ReferenceTarget.era
+    capabilities: frozenset[str] = frozenset()
+    settings: Mapping[str, int] = field(default_factory=dict)
+    sasl: None = None
+    command_config: Path | None = None
+    version: str = installed_version()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses.values())
+
+    def start_node(self, node: int | str) -> None:
+        raise Unsupported("the faults of a run are drawn")
+
+    stop_node = kill_node = pause_node = resume_node = start_node
+
+    def revive(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Do nothing: the run ends it."""
+
+
+class ProgramClient:
+    """Runs drawn programs, one after another, until the run ends; `violated` takes what counts as one."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, number: int, was_calm: WasCalm, violated: Callable[[str, str], None]
+    ) -> None:  # fmt: skip
+        self._cluster, self._number, self._was_calm, self._violated = cluster, number, was_calm, violated
+        ports = {9091 + broker_id: Port(broker_id) for broker_id in cluster.broker_ids}
+        transport = SimulatedTransport(cluster.world, ports, f"program:{number}")
+        addresses = {broker_id: f"{LOOPBACK}:{9091 + broker_id}" for broker_id in cluster.broker_ids}
+        self._target = RunTarget(transport, addresses)
+        self._baton = Baton(cluster.world, f"program:{number}", self._run)
+        transport.step, transport.wake = self._baton.wait, self._baton.wake
+        self.ended: Counter[tuple[str, str]] = Counter()
+        """By program and outcome."""
+
+    def start(self) -> None:
+        self._baton.start()
+
+    def stop(self) -> None:
+        self._baton.end()
+
+    def _run(self) -> None:
+        draw, names = self._cluster.world.chance.stream(f"program {self._number}"), list(programs.PROGRAMS)
+        for turn in range(1, 1_000):
+            name = names[draw.draw(turn, len(names))]
+            self.ended[name, self._outcome(name, f"{name}:{self._number}.{turn}")] += 1
+            self._target.transport.clock.sleep(PAUSE_S)
+
+    def _outcome(self, name: str, seed: str) -> str:
+        """Run one program; return how it ended."""
+        world = self._cluster.world
+        began_ms = world.now_ms
+        cluster: Cluster | None = None
+        try:
+            access = access_to(self._target)
+            first = next(a for b, a in self._target.addresses.items() if world.is_up(broker_peer(b)))
+            cluster = Cluster(
+                self._target, advertised_versions(first, access=access), whole_log=True, prefix=seed.replace(":", "-"),
+                draws=Drawn(seed), keep=True,
+            )  # fmt: skip
+            programs.run(name, cluster)
+            found = ""
+        except (Unsupported, NotApplicable):
+            return UNFIT
+        except (Disturbed, StopIteration, OSError):
+            return DISTURBED
+        except Required as failure:
+            self._violated(INVARIANT, f"{seed}: {failure}")
+            return BROKEN
+        except (TargetFailure, AssertionError, LookupError, TypeError, ValueError) as failure:
+            found = f"{failure}" if isinstance(failure, TargetFailure) else repr(failure)
+        if (strange := misread(cluster.log) if cluster else None) is not None:
+            self._violated(INVARIANT, f"{seed}: {strange.failure.message}")
+        is_calm = self._was_calm(began_ms - SETTLED_MS * self._cluster.settings.pace)
+        if found and is_calm:
+            self._violated(INVARIANT, f"{seed}: {found}")
+        return DISTURBED if found else CALM if is_calm else FAULTY
