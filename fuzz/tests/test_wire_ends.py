@@ -30,8 +30,8 @@ from highwater.fuzz.wire.findings import UNEXAMINED, read_finding, read_unexamin
 from highwater.fuzz.wire.generate.cases import Case, Ends
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import replay_finding
-from highwater.fuzz.wire.sequences.context import Violation
 from highwater.fuzz.wire.sequences.run import SequenceResult
+from highwater.fuzz.wire.sequences.violation import Violation
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.fuzz.wire.verdict import exit_code, verdict

@@ -19,7 +19,6 @@ from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.pool import sound_frame
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle, reply_timeout
-from highwater.fuzz.wire.sequences.context import SequenceAbandoned, SequenceContext
 from highwater.fuzz.wire.sequences.run import ParallelRunner, version_ranges
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
@@ -29,7 +28,7 @@ from highwater.reference.wire.registry import APIS
 
 SLOWNESS_S = 1.0
 RUN_LIMIT_S = 300.0
-SEQUENCES_MIN = 40
+SEQUENCES_MIN = 12
 
 
 def slow_on_long_names(key: int, version: int, request: bytes, answer: bytes) -> bytes | None:
@@ -119,7 +118,7 @@ def test_sequences_run_in_parallel_without_violations() -> None:
     target = ReferenceTarget(1)
     try:
         served, names = version_ranges(advertised(target.bootstrap)), iter(range(1_000_000))
-        runner = ParallelRunner(served, lambda: f"log:{next(names):x}")
+        runner = ParallelRunner(served, lambda: f"writes:{next(names):x}")
         finished = 0
         while finished < SEQUENCES_MIN:
             results = runner.run(target.bootstrap, time.monotonic() + 0.5)
@@ -127,18 +126,6 @@ def test_sequences_run_in_parallel_without_violations() -> None:
             finished += sum(result.finished for _, result in results)
     finally:
         target.close()
-
-
-def test_a_claim_is_released_at_the_end_of_a_sequence() -> None:
-    claims: dict[str, SequenceContext] = {}
-    first, second = (SequenceContext("", {}, random.Random(SEED), claims=claims) for _ in range(2))
-    first.claim("a")
-    first.claim("a")
-    with pytest.raises(SequenceAbandoned, match="another sequence uses a"):
-        second.claim("a")
-    first.close()
-    second.claim("a")
-    assert claims == {"a": second}
 
 
 @pytest.mark.parametrize(

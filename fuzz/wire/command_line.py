@@ -243,7 +243,7 @@ def _print_summary(summary: dict[str, Any], target: str, *, json_: bool) -> None
         typer.echo(f"  replay: highwater replay {finding['path']} {target}")
     for why in dict.fromkeys(summary["skipped"].values()):
         names = " and ".join(name for name, reason in summary["skipped"].items() if reason == why)
-        typer.echo(f"not run: the sequences {names}, which need TLC and Java: {why}")
+        typer.echo(f"not run: the sequences {names}: {why}")
     if lines := summary.get("lines"):
         read = summary["guidance"]["readings"]
         steered = f"; its counters were read {read:,} times" if read else ""

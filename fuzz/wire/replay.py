@@ -1,12 +1,16 @@
 """Replay a finding: send its steps again and check whether the same oracle fails."""
 
-import random
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.connection import WaitLimit
+from highwater.conformance.failures import TargetFailure, Unsupported
+from highwater.conformance.targets.external import ExternalTarget
+from highwater.errors import UsageError
 from highwater.fuzz.wire.connection import advertised, connect
 from highwater.fuzz.wire.findings import Finding
 from highwater.fuzz.wire.generate.cases import Case, Ends
@@ -23,10 +27,7 @@ from highwater.fuzz.wire.oracles.responses import (
 )
 from highwater.fuzz.wire.oracles.stalls import StallWatch
 from highwater.fuzz.wire.oracles.states import StateWatch, is_refusal
-from highwater.fuzz.wire.sequences.context import LATEST, RETRIABLE, SequenceAbandoned, SequenceContext, Violation
-from highwater.fuzz.wire.sequences.groups import await_coordinator
 from highwater.fuzz.wire.sequences.run import replay_sequence, version_ranges
-from highwater.fuzz.wire.sequences.transactions import TRANSACTION
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import FrameSizeError, WireError
@@ -36,7 +37,10 @@ SEGMENT_S: Final = 0.01
 """Pause between segments, so that the target reads each with a separate call."""
 SOCKET_TURNS: Final = 150
 """Repetitions of the steps: a leak exceeds its threshold only after many."""
-POLLS_MAX: Final = 400
+TRANSACTION: Final = 1
+"""Type of a coordinator."""
+PREPARED_S: Final = 4.0
+"""The longest wait for a topic or a coordinator."""
 ANY_KEY: Final = "fuzz-any"
 LATE_S: Final = 0.6
 """How long a replay waits for a crash after the last response: some brokers answer before they store a change."""
@@ -56,29 +60,19 @@ def prepare(address: str) -> None:
 
     A freshly started target would refuse requests that another accepts, before it looks at what they contain.
     """
-    with suppress(OSError, Violation, SequenceAbandoned):
-        context = SequenceContext(address, version_ranges(advertised(address)), random.Random(0))
+    with suppress(OSError, TargetFailure, Unsupported, UsageError):
+        limit = WaitLimit(PREPARED_S, PREPARED_S)
+        cluster = Cluster(ExternalTarget(address), version_ranges(advertised(address)), wait_limit=limit, keep=True)
         try:
-            connection = context.connect()
-            if context.supports(2, 19):
-                for name in (*TOPICS, EMPTY_TOPIC):
-                    context.topic(connection, name)
-                    any(
-                        context.list_offset(connection, name, LATEST).error_code not in RETRIABLE
-                        for _ in range(POLLS_MAX)
-                    )
-            if context.supports(10, 12):
-                _find_coordinators(context, connection)
+            for name in (*TOPICS, EMPTY_TOPIC):
+                if (found := cluster.describe(name)) is None or found.error_code:
+                    cluster.create_topic(name=name)
+            # Some targets' FindCoordinator knows groups only.
+            with suppress(TargetFailure, Unsupported), cluster.connect() as broker:
+                broker.call(FindCoordinatorRequest(key=ANY_KEY, key_type=TRANSACTION), 1)
+            cluster.coordinator(ANY_KEY)
         finally:
-            context.close()
-
-
-def _find_coordinators(context: SequenceContext, connection: Connection) -> None:
-    """Have the topics of both coordinators created, and wait for that of groups, for a bounded time."""
-    with suppress(SequenceAbandoned):  # of a target whose FindCoordinator knows groups only
-        version = context.version(FindCoordinatorRequest, at_least=1)
-        context.call(connection, FindCoordinatorRequest(key=ANY_KEY, key_type=TRANSACTION), version)
-    await_coordinator(context, connection, ANY_KEY)
+            cluster.close()
 
 
 def replay_finding(fuzz_target: FuzzTarget, finding: Finding, deadline_s: float = DEADLINE_S) -> Failure | None:

@@ -27,12 +27,11 @@ from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch
 from highwater.fuzz.wire.replay import Replay, prepare, stall_of
 from highwater.fuzz.wire.run_state import RunState, Totals
-from highwater.fuzz.wire.sequence_turns import SequenceTurns
 from highwater.fuzz.wire.sequences.run import (
     SequenceResult,
-    skipped_sequences,
     version_ranges,
 )
+from highwater.fuzz.wire.sequences.turns import SequenceTurns
 from highwater.fuzz.wire.steering.corpus import Coverage
 from highwater.fuzz.wire.steering.go_counters import Counters
 from highwater.fuzz.wire.steering.guidance import Guidance
@@ -458,7 +457,7 @@ class Session:
         return {
             "target": self.target.name, "restarts": self.target.restarts,
             **self.state.summary(self.totals, self.triage, self._stream, self._engine.frames),
-            "responses": self._guidance.responses, "skipped": skipped_sequences(),
+            "responses": self._guidance.responses, "skipped": self._sequences.unfit,
             "guidance": self._guidance.report(), "oracles": self._oracles(),
             "unexamined": list(self._suspicions.unexamined()), "unexamined_folder": str(self.folder / UNEXAMINED),
         }  # fmt: skip

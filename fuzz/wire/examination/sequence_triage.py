@@ -18,8 +18,8 @@ from highwater.fuzz.wire.examination.triage import (
 from highwater.fuzz.wire.findings import EXPECTED, Finding, environment, new_id, write_finding
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import LATE_S, stall_in_sequence
-from highwater.fuzz.wire.sequences.context import Violation
 from highwater.fuzz.wire.sequences.run import SequenceResult, replay_sequence, run_sequence, version_ranges
+from highwater.fuzz.wire.sequences.violation import Violation
 
 
 class SequenceTriage:

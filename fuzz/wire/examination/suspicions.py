@@ -19,8 +19,8 @@ from highwater.fuzz.wire.generate.long_arrays import LongArrays
 from highwater.fuzz.wire.oracles.leaks import LeakKind, LeakWatch
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.run_state import Totals
-from highwater.fuzz.wire.sequence_turns import SequenceTurns
 from highwater.fuzz.wire.sequences.run import SequenceResult
+from highwater.fuzz.wire.sequences.turns import SequenceTurns
 
 OF_SEQUENCES: Final = "death in sequences"
 LONG: Final = "long requests"

@@ -1,4 +1,5 @@
-"""Stateful sequences, each checked against a model: every reply must be one that the model predicts.
+"""Sequences of valid requests: programs of the suite with drawn choices, and requests that must be answered alike.
 
-`context` sends requests in random versions · `logs`, `groups`, `transactions`, ... sequences · `run` runs one by seed.
+`run` one sequence by its seed, or several in parallel · `turns` when a session runs them · `relations` equivalent
+requests, with `versions` for what neighbouring versions have in common · `violation` what a sequence has shown.
 """

@@ -5,16 +5,20 @@ Only for requests that change nothing. The original request is sent before and a
 response has changed meanwhile, a difference proves nothing.
 """
 
+import random
 import struct
 import time
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Self
 
+from highwater.conformance.client.draws import Drawn
+from highwater.fuzz.wire.connection import connect
 from highwater.fuzz.wire.generate.cases import with_size
 from highwater.fuzz.wire.generate.requests import CLIENT_ID, generate
-from highwater.fuzz.wire.oracles.responses import Oracle
-from highwater.fuzz.wire.sequences.context import SequenceAbandoned, SequenceContext
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.sequences.versions import difference
+from highwater.fuzz.wire.sequences.violation import SequenceAbandoned, Violation
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import EncodeError, ErrorCode, FrameSizeError
 from highwater.reference.wire.framing import decode_request_header, encode_request, encode_request_header
@@ -33,7 +37,7 @@ API_VERSIONS: Final = 18
 REFUSED_SIZES: Final = (-1, -(2**31), 2**31 - 1, 2**30)
 """socket.request.max.bytes is 100 MiB by default (NetworkReceive, InvalidReceiveException)."""
 SIZE_SHARE, VERSIONS_SHARE = 0.1, 0.1
-READS_OFTEN: Final = 12
+REQUESTS, READS_OFTEN = 4, 12
 BEYOND: Final = (1, 2, 100)
 """How far an unknown version of ApiVersions is behind the last one."""
 UNSUPPORTED: Final = struct.pack(">ih", NUMBER, ErrorCode.UNSUPPORTED_VERSION)
@@ -44,108 +48,131 @@ SLOW_SHARE: Final = 0.05
 """Share of requests whose segments are sent slowly, so that even a busy target reads them one by one."""
 
 
-@dataclass
-class RequestSender:
-    """Keeps its connection for as long as responses arrive in order."""
+class Relations:
+    """One run of the sequence; a context manager that closes its connections.
 
-    context: SequenceContext
-    connection: Connection | None = None
+    A connection is kept for as long as responses arrive in order.
+    """
 
-    def exchange(self, *segments: bytes, pause_s: float = 0.0) -> bytes:
-        """Return the response without its size field, or CLOSED or SILENT."""
-        connection, self.connection = self.connection or self.context.connect(), None
+    def __init__(self, address: str, served: Mapping[int, tuple[int, int]], draws: Drawn) -> None:
+        self._address, self._served, self._draws = address, served, draws
+        self._chance = draws.generator(0)
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def exchange(self, *segments: bytes, pause_s: float = 0.0, fresh: bool = False) -> bytes:
+        """Return the response without its size field, or CLOSED or SILENT; `fresh` opens another connection."""
+        if fresh and self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        connection, self._connection = self._connection or connect(self._address), None
         try:
             for number, segment in enumerate(segments):
                 if number and pause_s:
                     time.sleep(pause_s)
                 connection.send_bytes(segment)
             answer = connection.receive_frame(ANSWER_S)
-        except ConnectionClosedError:
-            return CLOSED
-        except ReplyTimeoutError:
-            return SILENT
-        except FrameSizeError as error:
-            raise SequenceAbandoned("no answer") from error
-        self.connection = connection
+        except (ConnectionClosedError, ReplyTimeoutError, FrameSizeError) as error:
+            connection.close()
+            if isinstance(error, FrameSizeError):
+                raise SequenceAbandoned("no answer") from error
+            return CLOSED if isinstance(error, ConnectionClosedError) else SILENT
+        self._connection = connection
         return answer
 
+    def run(self) -> None:
+        """Send some requests, each with all its equivalents; and a size that no request may have."""
+        if self._chance.random() < SIZE_SHARE:
+            self._announce(self._chance.choice(REFUSED_SIZES))
+        if self._chance.random() < VERSIONS_SHARE:
+            self._ask_in_unknown_version()
+        for _ in self._draws.steps(REQUESTS, self._chance):
+            if (drawn := self._draw()) is not None:
+                self._compare(*drawn)
+        self._ask_often()
 
-def run(context: SequenceContext) -> None:
-    """Send some requests, each with all its equivalents; and a size that no request may have."""
-    sender = RequestSender(context)
-    if context.rng.random() < SIZE_SHARE:
-        _announce(context, context.rng.choice(REFUSED_SIZES))
-    if context.rng.random() < VERSIONS_SHARE:
-        _ask_in_unknown_version(context)
-    keys = sorted(READS & context.served.keys())
-    for _ in context.steps(4, 4):
-        api = APIS[context.rng.choice(keys)]
-        version = context.rng.randint(*context.served[api.key])
+    def _draw(self) -> tuple[Api, int, Any, bytes] | None:
+        """Return a valid request that only reads; None if its version cannot carry what was drawn."""
+        api = APIS[self._chance.choice(sorted(READS & self._served.keys()))]
+        version = self._chance.randint(*self._served[api.key])
         try:
-            message = generate(context.rng, api, version)
-            frame = encode_request(message, version, NUMBER, CLIENT_ID)
+            message = generate(self._chance, api, version)
+            return api, version, message, encode_request(message, version, NUMBER, CLIENT_ID)
         except EncodeError:
-            continue
-        first = sender.exchange(frame)
+            return None
+
+    def _compare(self, api: Api, version: int, message: Any, frame: bytes) -> None:
+        first = self.exchange(frame)
         if first == SILENT:
             raise SequenceAbandoned("no answer")
         if first == CLOSED:
-            raise context.violation("a valid request closes the connection", Oracle.RELATION, api, version)
-        pause_s = PAUSE_S if context.rng.random() < SLOW_SHARE else 0.0
-        for what, segments in _equivalents(context, api, version, frame):
-            other = sender.exchange(*segments, pause_s=pause_s)
-            if not _same_bytes(other, first) and sender.exchange(frame) == first:
-                raise context.violation(
-                    f"{what}: {_description(other)} instead of {_description(first)}", Oracle.RELATION, api, version
-                )
-        _next_version(sender, api, version, message, first)
-    _ask_often(context, sender, keys)
+            raise _violation("a valid request closes the connection", api, version)
+        pause_s = PAUSE_S if self._chance.random() < SLOW_SHARE else 0.0
+        for what, segments in _equivalents(self._chance, api, version, frame):
+            other = self.exchange(*segments, pause_s=pause_s)
+            if not _same_bytes(other, first) and self.exchange(frame) == first:
+                raise _violation(f"{what}: {_description(other)} instead of {_description(first)}", api, version)
+        self._compare_next_version(api, version, message, first)
 
-
-def _ask_often(context: SequenceContext, sender: RequestSender, keys: list[int]) -> None:
-    """Send valid requests that only read: an error is an answer, a closed connection is none.
-
-    Apache Kafka closes the connection for none of them (measured with 3,360 of all versions). A close hides what a
-    version cannot encode in the response.
-    """
-    for _ in range(READS_OFTEN):
-        api = APIS[context.rng.choice(keys)]
-        version = context.rng.randint(*context.served[api.key])
+    def _compare_next_version(self, api: Api, version: int, message: object, first: bytes) -> None:
+        """Send the same message in the next version, if that can carry it; both must be answered alike."""
+        if version >= self._served[api.key][1]:
+            return
         try:
-            frame = encode_request(generate(context.rng, api, version), version, NUMBER, CLIENT_ID)
+            frame = encode_request(message, version + 1, NUMBER, CLIENT_ID)
         except EncodeError:
-            continue
-        if sender.exchange(frame) == CLOSED and sender.exchange(frame) == CLOSED:
-            raise context.violation("a valid request closes the connection", Oracle.RELATION, api, version)
+            return
+        second = self.exchange(frame)
+        before = encode_request(message, version, NUMBER, CLIENT_ID)
+        what = _version_difference(api, version, first, second)
+        if what is not None and self.exchange(before) == first:
+            raise _violation(what, api, version)
+
+    def _ask_often(self) -> None:
+        """Send valid requests that only read: an error is an answer, a closed connection is none.
+
+        Apache Kafka closes the connection for none of them (measured with 3,360 of all versions). A close hides what a
+        version cannot encode in the response.
+        """
+        for api, version, _, frame in filter(None, (self._draw() for _ in range(READS_OFTEN))):
+            if self.exchange(frame) == CLOSED and self.exchange(frame) == CLOSED:
+                raise _violation("a valid request closes the connection", api, version)
+
+    def _announce(self, size: int) -> None:
+        """Announce a frame of that size: the broker must close the connection, not wait for so many bytes."""
+        if self.exchange(struct.pack(">i", size) + bytes(8), fresh=True) == SILENT:
+            what = f"waits for a frame of {size:,} bytes"
+            raise _violation(what, APIS[API_VERSIONS], self._served[API_VERSIONS][0])
+
+    def _ask_in_unknown_version(self) -> None:
+        """ApiVersions in a version that the broker lacks has a response in version 0 with what it serves (KIP-511).
+
+        A newer client can only learn that from it.
+        """
+        first, last = self._served[API_VERSIONS]
+        version = min(last, APIS[API_VERSIONS].max_version)
+        frame = encode_request(
+            ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"), version, NUMBER, CLIENT_ID
+        )
+        newer = last + self._chance.choice(BEYOND)
+        answer = self.exchange(frame[:6] + struct.pack(">h", newer) + frame[8:], fresh=True)
+        if not answer.startswith(UNSUPPORTED):
+            what = f"version {newer}: {_description(answer)} instead of UNSUPPORTED_VERSION in version 0"
+            raise _violation(what, APIS[API_VERSIONS], first)
 
 
-def _announce(context: SequenceContext, size: int) -> None:
-    """Announce a frame of that size: the broker must close the connection, not wait for so many bytes."""
-    answer = RequestSender(context).exchange(struct.pack(">i", size) + bytes(8))
-    if answer == SILENT:
-        what = f"waits for a frame of {size:,} bytes"
-        raise context.violation(what, Oracle.RELATION, APIS[API_VERSIONS], context.served[API_VERSIONS][0])
+def _violation(message: str, api: Api, version: int) -> Violation:
+    return Violation(Failure(Oracle.RELATION, message), api, version)
 
 
-def _ask_in_unknown_version(context: SequenceContext) -> None:
-    """ApiVersions in a version that the broker lacks has a response in version 0 with what it serves (KIP-511).
-
-    A newer client can only learn that from it.
-    """
-    first, last = context.served[API_VERSIONS]
-    version = min(last, APIS[API_VERSIONS].max_version)
-    frame = encode_request(
-        ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"), version, NUMBER, CLIENT_ID
-    )
-    newer = last + context.rng.choice(BEYOND)
-    answer = RequestSender(context).exchange(frame[:6] + struct.pack(">h", newer) + frame[8:])
-    if not answer.startswith(UNSUPPORTED):
-        what = f"version {newer}: {_description(answer)} instead of UNSUPPORTED_VERSION in version 0"
-        raise context.violation(what, Oracle.RELATION, APIS[API_VERSIONS], first)
-
-
-def _equivalents(context: SequenceContext, api: Api, version: int, frame: bytes) -> list[tuple[str, list[bytes]]]:
-    place = context.rng.randrange(1, len(frame))
+def _equivalents(chance: random.Random, api: Api, version: int, frame: bytes) -> list[tuple[str, list[bytes]]]:
+    place = chance.randrange(1, len(frame))
     found = [
         ("in two segments", [frame[:place], frame[place:]]),
         ("byte by byte", [frame[n : n + 1] for n in range(6)]),
@@ -172,21 +199,6 @@ def _named(frame: bytes, client_id: str | None) -> bytes:
 def _with_header(frame: bytes, **changes: Any) -> bytes:
     header, start = decode_request_header(frame[4:])
     return with_size(encode_request_header(replace(header, **changes)) + frame[4 + start :])
-
-
-def _next_version(sender: RequestSender, api: Api, version: int, message: object, first: bytes) -> None:
-    """Send the same message in the next version, if that can carry it; both must be answered alike."""
-    if version >= sender.context.served[api.key][1]:
-        return
-    try:
-        frame = encode_request(message, version + 1, NUMBER, CLIENT_ID)
-    except EncodeError:
-        return
-    second = sender.exchange(frame)
-    before = encode_request(message, version, NUMBER, CLIENT_ID)
-    what = _version_difference(api, version, first, second)
-    if what is not None and sender.exchange(before) == first:
-        raise sender.context.violation(what, Oracle.RELATION, api, version)
 
 
 def _version_difference(api: Api, version: int, first: bytes, second: bytes) -> str | None:

@@ -1,53 +1,33 @@
-"""Run one sequence by seed: the same seed sends the same requests, as long as the responses are the same."""
+"""Run one sequence by seed: the same seed sends the same requests, as long as the responses are the same.
 
-import random
+A sequence is a program of the suite (`conformance/cases/programs.py`) with drawn choices, of which steps can be left
+out, or `relation`. Each exchange is also judged by the oracles for single responses.
+"""
+
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from highwater.conformance.cases import programs
+from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.connection import WaitLimit
+from highwater.conformance.client.draws import Drawn
+from highwater.conformance.client.exchange import ExchangeLog
+from highwater.conformance.failures import Disconnected, Disturbed, NoReply, NotApplicable, TargetFailure, Unsupported
+from highwater.conformance.targets.external import ExternalTarget
 from highwater.errors import UsageError
-from highwater.fuzz.wire.connection import advertised
+from highwater.fuzz.wire.connection import advertised, connect
+from highwater.fuzz.wire.oracles.exchanges import api_and_version, misread, transcript
 from highwater.fuzz.wire.oracles.responses import API_VERSIONS, Failure, Oracle
-from highwater.fuzz.wire.sequences import (
-    deletions,
-    fetch_sessions,
-    groups,
-    logs,
-    partitions,
-    rebalances,
-    refusals,
-    relations,
-    topics,
-    transaction_states,
-    transactions,
-    txn_offsets,
-    walks,
-)
-from highwater.fuzz.wire.sequences.behaviours import COOPERATIVE, EAGER, Bounds, behaviours
-from highwater.fuzz.wire.sequences.context import SequenceAbandoned, SequenceContext, Violation
+from highwater.fuzz.wire.sequences import relations
+from highwater.fuzz.wire.sequences.violation import SequenceAbandoned, Violation
 from highwater.reference.wire.registry import APIS, Api
 
-WALKS: Final[Mapping[str, tuple[Bounds, ...]]] = {"walk": EAGER, "cooperative": COOPERATIVE}
-OF_A_GROUP: Final = (8, 9, 10, 11, 12, 13, 14)
-SEQUENCES: Final[Mapping[str, tuple[Callable[[SequenceContext], None], tuple[int, ...]]]] = {
-    "log": (logs.run, (0, 1, 2, 19)),
-    "place": (partitions.run, (0, 1, 2, 3, 19)),
-    "group": (groups.run, OF_A_GROUP),
-    "rebalance": (rebalances.run, (10, 11, 12, 13, 14, 15)),
-    "refused": (refusals.run, (3, 9, 10, 15, 16, 65, 66)),
-    "relation": (relations.run, (3, 18)),
-    "topic": (topics.run, (0, 1, 3, 19, 20)),
-    "session": (fetch_sessions.run, (0, 1, 2, 18, 19)),
-    "transaction": (transactions.run, (0, 1, 2, 19, 22, 24, 26)),
-    "offsets": (txn_offsets.run, (9, 10, 19, 22, 25, 26, 28)),
-    "states": (transaction_states.run, (2, 10, 19, 22, 24, 26, 65)),
-    "deletion": (deletions.run, (0, 1, 2, 3, 10, 19, 20, 22, 24, 26)),
-    "walk": (walks.run_eager, (*OF_A_GROUP, 15)),
-    "cooperative": (walks.run_cooperative, (*OF_A_GROUP, 15)),
-}
-"""By name: the function, and the API keys that it requires."""
+RELATION: Final = "relation"
+SEQUENCES: Final = (*programs.PROGRAMS, RELATION)
+ANSWER_S, POLLING_S = 5.0, 4.0
 VersionRanges = Mapping[int, tuple[int, int]]
 """First and last version by API key."""
 
@@ -56,63 +36,80 @@ def version_ranges(served: list[tuple[Api, int, int]]) -> VersionRanges:
     return {api.key: (first, last) for api, first, last in served}
 
 
-def runnable(served: VersionRanges) -> list[str]:
-    """Return the sequences for which the target supports the APIs and this machine has the tools."""
-    missing = skipped_sequences()
-    return [name for name, (_, keys) in SEQUENCES.items() if name not in missing and all(key in served for key in keys)]
-
-
-def skipped_sequences() -> dict[str, str]:
-    """Return by name why a sequence cannot run on this machine. Also generates the behaviours for walks."""
-    return {name: why for name, alternatives in WALKS.items() if (why := _reason_missing(alternatives))}
-
-
-def _reason_missing(alternatives: tuple[Bounds, ...]) -> str:
-    try:
-        for bounds in alternatives:
-            behaviours(bounds)
-    except UsageError as error:
-        return str(error)
-    return ""
-
-
 class SequenceResult(NamedTuple):
-    """The violation, if any, whether the sequence completed, and how many steps were begun."""
+    """The violation, if any, whether the sequence completed, how many steps were begun, and why it does not fit."""
 
     violation: Violation | None
     finished: bool
     steps: int
+    unfit: str = ""
 
 
-def run_sequence(
-    name: str,
-    address: str,
-    served: VersionRanges,
-    without: Collection[int] = (),
-    claims: dict[str, SequenceContext] | None = None,
-) -> SequenceResult:
-    """Run `name`, which is SEQUENCE:SEED, without these steps; OSError if the target accepts no connection.
-
-    Sequences that run in parallel share their `claims`.
-    """
+def run_sequence(name: str, address: str, served: VersionRanges, without: Collection[int] = ()) -> SequenceResult:
+    """Run `name`, which is SEQUENCE:SEED, without these steps; OSError if the target accepts no connection."""
     kind, _, seed = name.partition(":")
     if kind not in SEQUENCES or not seed:
         raise UsageError(f"no such sequence: {name}", hint=f"use one of {', '.join(SEQUENCES)}, followed by :SEED")
-    context = SequenceContext(
-        address, served, random.Random(name), frozenset(without), claims={} if claims is None else claims
-    )
-    violation, finished = None, False
+    draws = Drawn(name, frozenset(without))
+    run = _run_relation if kind == RELATION else _run_program
+    violation, finished, unfit = None, False, ""
     try:
-        SEQUENCES[kind][0](context)
+        run(kind, address, served, draws)
         finished = True
     except Violation as found:
         violation = found
-        violation.transcript = context.transcript()
     except SequenceAbandoned:
         pass
+    except (Unsupported, NotApplicable) as error:
+        unfit = str(error)
+    return SequenceResult(violation, finished, draws.begun, unfit)
+
+
+def _run_relation(kind: str, address: str, served: VersionRanges, draws: Drawn) -> None:
+    with relations.Relations(address, served, draws) as sequence:
+        sequence.run()
+
+
+def _run_program(kind: str, address: str, served: VersionRanges, draws: Drawn) -> None:
+    try:
+        target = ExternalTarget(address)
+    except (UsageError, TargetFailure) as error:
+        raise _gone(address) from error
+    limit = WaitLimit(ANSWER_S, POLLING_S)
+    cluster = Cluster(target, served, timeout_s=ANSWER_S, wait_limit=limit, whole_log=True, draws=draws)
+    try:
+        programs.run(kind, cluster)
+        failed: TargetFailure | None = None
+    except Disconnected as error:
+        raise _gone(address) from error
+    except TargetFailure as error:
+        failed = error
+    except (AssertionError, LookupError, TypeError, ValueError) as error:  # no traceback for what no program foresaw
+        raise SequenceAbandoned(f"{kind} does not understand a reply ({error!r})") from error
     finally:
-        context.close()
-    return SequenceResult(violation, finished, context.steps_begun)
+        with suppress(TargetFailure):
+            cluster.close()
+    found = misread(cluster.log)
+    if found:
+        raise Violation(found.failure, found.api, found.version, transcript(cluster.log))
+    if failed:
+        raise _violation(failed, cluster.log)
+
+
+def _gone(address: str) -> SequenceAbandoned:
+    """Return why a sequence ends after a closed connection; OSError if the target accepts no other one."""
+    connect(address).close()
+    return SequenceAbandoned("the connection was closed")
+
+
+def _violation(failed: TargetFailure, log: ExchangeLog) -> Violation:
+    """Return what a program found; SequenceAbandoned for an error after which a client tries again."""
+    if isinstance(failed, Disturbed):
+        raise SequenceAbandoned(str(failed))
+    asked = [event for event in log if event.api is None and len(event.data) >= 8]
+    oracle = Oracle.DEADLINE if isinstance(failed, NoReply) else Oracle.INVARIANT
+    key, version = api_and_version(asked[-1].data) if asked else (API_VERSIONS, 0)
+    return Violation(Failure(oracle, str(failed)), APIS[key], version, transcript(log))
 
 
 def replay_sequence(name: str, address: str, without: Collection[int] = ()) -> Violation | None:
@@ -132,11 +129,10 @@ PARALLEL_RUNS: Final = 4
 
 
 class ParallelRunner:
-    """Runs sequences in parallel against one address; claims keep them from using the same topic."""
+    """Runs sequences in parallel against one address."""
 
     def __init__(self, served: VersionRanges, draw: Callable[[], str]) -> None:
         self._served, self._draw = served, draw
-        self._claims: dict[str, SequenceContext] = {}
 
     def run(self, address: str, end: float) -> list[tuple[str, SequenceResult]]:
         """Run random sequences until the time `end`, and return their names and results."""
@@ -146,7 +142,7 @@ class ParallelRunner:
             with suppress(OSError):  # no connection is accepted; the session's next check reports the crash
                 while time.monotonic() < end:
                     name = self._draw()
-                    results.append((name, run_sequence(name, address, self._served, claims=self._claims)))
+                    results.append((name, run_sequence(name, address, self._served)))
 
         with ThreadPoolExecutor(PARALLEL_RUNS) as pool:
             for future in [pool.submit(worker) for _ in range(PARALLEL_RUNS)]:
