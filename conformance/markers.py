@@ -1,4 +1,4 @@
-"""The markers of cases, as a plugin: whoever imports cases into a pytest of their own needs them."""
+"""The markers of cases, as a plugin: a pytest that imports cases from elsewhere needs them."""
 
 from typing import Final
 

@@ -47,7 +47,7 @@ class Drawn(Draws):
         return random.Random(f"{self.seed}:{number}")
 
     def steps(self, count: int, chance: random.Random) -> Iterator[int]:
-        """Yield some of the numbers; `chance` begins anew at each, so that leaving one out changes no other."""
+        """Yield some of the numbers; `chance` begins again at each, so that leaving one out changes no other."""
         seed, few = chance.getrandbits(64), chance.randint(1, min(count, STEPS))
         for number in sorted(chance.sample(range(count), few)):
             self.begun += 1

@@ -62,7 +62,7 @@ def test_a_step_that_is_left_out_changes_no_other() -> None:
     assert whole.begun == part.begun == len(every)
 
 
-def test_an_error_after_which_a_client_tries_again_is_told_from_others() -> None:
+def test_an_error_after_which_a_client_tries_again_differs_from_others() -> None:
     with pytest.raises(Disturbed):
         expect("error code", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     with pytest.raises(Disturbed):

@@ -41,7 +41,7 @@ WasCalm = Callable[[int], bool]
 
 @dataclass
 class RunTarget:
-    """The brokers of a run as a target of the suite; nobody but the schedule stops them."""
+    """The brokers of a run as a target of the suite; only the schedule stops them."""
 
     transport: SimulatedTransport
     addresses: Mapping[int, str]

@@ -26,7 +26,7 @@ class Baton:
         self._world, self._body = world, body
         self._client, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._turn = 0  # counts the waits, so that a timer of an earlier one wakes nobody
+        self._turn = 0  # counts the waits, so that a timer of an earlier one has no effect
         self._has_ended = self._is_over = False
         self.error: BaseException | None = None
 
