@@ -1,6 +1,6 @@
 """Access control lists: how they are kept, and the error for a user who is denied an operation."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -8,14 +8,11 @@ import pytest
 
 from highwater.conformance.cases.support.acls import Acls, entries, lists_of
 from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
-from highwater.conformance.cases.support.denied_requests import (
+from highwater.conformance.cases.support.request_rows import (
     CONTROLS,
-    HARMLESS,
-    OF_CLUSTER,
-    OF_GROUPS,
-    OF_TOPICS,
-    OF_TRANSACTIONS,
-    REFUSALS,
+    EXAMPLE,
+    FORWARDED_CONTROL,
+    NEEDED,
     Names,
     Needed,
 )
@@ -65,15 +62,11 @@ def names_of(cluster: Cluster, topic: Topic) -> Names:
     return Names(topic, cluster.group(), cluster.name("x"))
 
 
-def rows(table: Mapping[str, Needed]) -> list[Any]:
+def rows(kind: str) -> list[Any]:
     return [
-        pytest.param(needed, id=name, marks=pytest.mark.defect(Reply(type(example(needed)), needed.path, 0)))
-        for name, needed in table.items()
+        pytest.param(needed, id=name, marks=pytest.mark.defect(Reply(needed.type, needed.error, 0)))
+        for name, needed in NEEDED[kind].items()
     ]
-
-
-def example(needed: Needed) -> Any:
-    return needed.request(Names(Topic("t", "", 0), "g", "x"))
 
 
 def error_of(broker: Broker, needed: Needed, names: Names) -> int:
@@ -81,7 +74,7 @@ def error_of(broker: Broker, needed: Needed, names: Names) -> int:
     request = needed.request(names)
     newest = broker.version_of(type(request))
     found = broker.call(request, newest if needed.newest is None else min(newest, needed.newest))
-    for step in needed.path.split("."):
+    for step in needed.error.split("."):
         found = getattr(only(found) if isinstance(found, tuple) else found, step)
     return int(found)
 
@@ -195,31 +188,31 @@ def coordinator_node(cluster: Cluster, group: str) -> int:
 
 def assert_refused_once_denied(cluster: Cluster, acls: Acls, needed: Needed, topic: Topic) -> None:
     names = names_of(cluster, topic)
-    name = {TOPIC: topic.name, lists.GROUP: names.group, lists.TRANSACTIONAL_ID: names.transactional_id}[
-        needed.resource
-    ]
-    of_group = hasattr(example(needed), "group_id")
+    name = {"TOPIC": topic.name, "GROUP": names.group, "TRANSACTIONAL_ID": names.transactional_id}[needed.kind]
+    of_group = hasattr(needed.request(EXAMPLE), "group_id")
     user = acls.connect(coordinator_node(cluster, names.group) if of_group else topic.leader_id)
-    user.version_of(type(example(needed)))
+    user.version_of(needed.type)
     if needed.resource == lists.GROUP and error_of(user, needed, names) == ErrorCode.UNSUPPORTED_VERSION:
         raise Unsupported("the request is advertised, but its groups are not enabled")
-    before, refusal = state_of(cluster, topic), REFUSALS[needed.resource]
+    before, refusal = state_of(cluster, topic), needed.refusal
     acls.put(
         acls.rule(needed.resource, name, ALL, lists.ALLOW), acls.rule(needed.resource, name, needed.operation),
-        *([acls.rule(TOPIC, name, HARMLESS.operation)] if needed.forwarded else []),
+        *([acls.rule(TOPIC, name, FORWARDED_CONTROL.operation)] if needed.forwarded else []),
     )  # fmt: skip
     if needed.forwarded:  # the controller knows the other entries when it knows the last one
-        cluster.eventually("the controller to know the entries", lambda: error_of(user, HARMLESS, names) == refusal)
+        cluster.eventually(
+            "the controller to know the entries", lambda: error_of(user, FORWARDED_CONTROL, names) == refusal
+        )
         expect("error code", refusal, error_of(user, needed, names))
     else:
         cluster.eventually("the refusal", lambda: error_of(user, needed, names) == refusal)
     expect("topic: error code, partitions, offsets", {before}, state_of(cluster, topic))
-    allowed = next(control for control in CONTROLS[needed.resource] if control.operation != needed.operation)
+    allowed = next(control for control in CONTROLS[needed.kind] if control.operation != needed.operation)
     expect("another operation is refused", False, error_of(user, allowed, names) == refusal)
 
 
 @clause("ACL-5")
-@pytest.mark.parametrize("needed", rows(OF_TOPICS))
+@pytest.mark.parametrize("needed", rows("TOPIC"))
 def test_who_is_denied_an_operation_on_a_topic_is_refused(
     cluster: Cluster, acls: Acls, topic: Topic, needed: Needed
 ) -> None:
@@ -227,7 +220,7 @@ def test_who_is_denied_an_operation_on_a_topic_is_refused(
 
 
 @clause("ACL-6")
-@pytest.mark.parametrize("needed", rows(OF_GROUPS))
+@pytest.mark.parametrize("needed", rows("GROUP"))
 def test_who_is_denied_an_operation_on_a_group_is_refused(
     cluster: Cluster, acls: Acls, topic: Topic, needed: Needed
 ) -> None:
@@ -235,7 +228,7 @@ def test_who_is_denied_an_operation_on_a_group_is_refused(
 
 
 @clause("ACL-7")
-@pytest.mark.parametrize("needed", rows(OF_TRANSACTIONS))
+@pytest.mark.parametrize("needed", rows("TRANSACTIONAL_ID"))
 def test_who_is_denied_an_operation_on_a_transactional_id_is_refused(
     cluster: Cluster, acls: Acls, topic: Topic, needed: Needed
 ) -> None:
@@ -243,18 +236,16 @@ def test_who_is_denied_an_operation_on_a_transactional_id_is_refused(
 
 
 @clause("ACL-8")
-@pytest.mark.defect(*(Reply(type(example(needed)), needed.path, 0) for needed in OF_CLUSTER.values()))
+@pytest.mark.defect(*(Reply(needed.type, needed.error, 0) for needed in NEEDED["CLUSTER"].values()))
 @pytest.mark.cluster_fault
 def test_who_is_denied_the_cluster_is_refused(cluster: Cluster, acls: Acls, topic: Topic) -> None:
     """Alone, because the user may do nothing with the cluster while this case runs."""
     names = names_of(cluster, topic)
     user = acls.connect()
-    advertised = {
-        name: needed for name, needed in OF_CLUSTER.items() if api_of(type(example(needed))).key in user.advertised
-    }
+    advertised = [needed for needed in NEEDED["CLUSTER"].values() if api_of(needed.type).key in user.advertised]
     acls.deny(lists.CLUSTER, lists.CLUSTER_NAME, ALL)
-    for name, needed in advertised.items():
-        expect(f"error code of {name}", ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_of(user, needed, names))
+    for needed in advertised:
+        expect(f"error code of {needed.api}", needed.refusal, error_of(user, needed, names))
 
 
 def produce_error(acls: Acls, topic: Topic) -> int:
@@ -326,7 +317,7 @@ def test_who_may_do_more_may_also_describe(cluster: Cluster, acls: Acls, topic: 
     acls.allow(TOPIC, topic.name, operation)
     with acls.connect() as user:
         expect("error code of the topic", 0, only(user.metadata(topic.name).topics).error_code)
-    needed = OF_TOPICS["DescribeConfigs"]
+    needed = NEEDED["TOPIC"]["DescribeConfigs"]
     with acls.connect() as user:
         expect("error code of DescribeConfigs", REFUSED, error_of(user, needed, names_of(cluster, topic)))
 
@@ -401,7 +392,7 @@ def test_the_other_topics_of_a_request_are_served(cluster: Cluster, acls: Acls, 
     acls.deny(TOPIC, topic.name, READ)
     with acls.connect(topic.leader_id) as user:
         expect("error code of the denied topic", REFUSED, user.fetch(topic, 0).error_code)
-        refused, served = (OF_TOPICS["Fetch"].request(Names(each, "", "")) for each in (topic, allowed))
+        refused, served = (NEEDED["TOPIC"]["Fetch"].request(Names(each, "", "")) for each in (topic, allowed))
         both = replace(refused, topics=(*refused.topics, *served.topics), replica_id=CONSUMER)
         reply = user.call(both)
     errors = {each.topic: only(each.partitions).error_code for each in reply.responses}

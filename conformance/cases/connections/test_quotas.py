@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller, new_topic
-from highwater.conformance.cases.support.harmless_requests import HARMLESS
+from highwater.conformance.cases.support.request_rows import HARMLESS
 from highwater.conformance.clause import clause
 from highwater.conformance.client.broker import (
     Broker,

@@ -79,7 +79,9 @@ def _begin(cluster: Cluster, *topics: Topic) -> Transactional:
     return producer
 
 
-def _filters(cluster: Cluster, found: Sequence[ModelTransaction[Transactional]], version: int) -> Iterator[ListTransactionsRequest]:
+def _filters(
+    cluster: Cluster, found: Sequence[ModelTransaction[Transactional]], version: int
+) -> Iterator[ListTransactionsRequest]:
     ids = [each.producer.producer_id for each in found]
     for states in STATES:
         yield ListTransactionsRequest(state_filters=states)
