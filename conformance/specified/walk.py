@@ -125,8 +125,8 @@ class SpecifiedGroup:
     def handle_sync(self, step: ModelStep) -> None:
         member = self._member_of(step)
         shares = {self.ids[name]: _share(partitions) for name, partitions in step.assigned.items()}
-        sent = member.send_sync(shares)
-        self._park(step, lambda: member.receive_sync(sent))
+        member.send_sync(shares)
+        self._park(step, member.receive)
 
     def take_sync_reply(self, step: ModelStep) -> None:
         reply = self._receive(step.client)

@@ -164,11 +164,11 @@ def test_the_protocol_is_one_that_all_support(driver: GroupDriver) -> None:
 def test_a_followers_sync_waits_and_brings_the_leaders_bytes(driver: GroupDriver) -> None:
     first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
-    number = follower.send_sync()
+    follower.send_sync()
     follower.broker.expect_silence(0.2)
     assignments = {leader.member_id: b"\x00for the leader", follower.member_id: b"\xfffor the follower"}
     expect("assignment of the leader", assignments[leader.member_id], leader.sync(assignments).assignment)
-    expect("assignment of the follower", assignments[follower.member_id], follower.receive_sync(number).assignment)
+    expect("assignment of the follower", assignments[follower.member_id], follower.receive().assignment)
 
 
 @clause("GRP-10")

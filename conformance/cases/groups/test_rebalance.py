@@ -100,10 +100,8 @@ def test_a_join_waits_for_those_who_were_there(driver: GroupDriver) -> None:
 def test_who_never_syncs_is_removed(driver: GroupDriver) -> None:
     first, second = driver.joined_pair(rebalance_timeout_ms=SHORT_MS, session_timeout_ms=driver.session_ms(30_000))
     leader, follower = (first, second) if first.is_leader else (second, first)
-    number = follower.send_sync()
-    expect(
-        "error code of the pending SyncGroup", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
-    )
+    follower.send_sync()
+    expect("error code of the pending SyncGroup", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive().error_code)
     expect("error code of the leader", ErrorCode.UNKNOWN_MEMBER_ID, leader.heartbeat_error())
     follower.rejoin()
     expect("member of the group", follower.member_id, only(driver.describe().members).member_id)
@@ -194,11 +192,9 @@ def test_the_join_of_one_who_is_removed_waits_no_longer(driver: GroupDriver) -> 
 def test_one_who_leaves_before_the_assignment_begins_another_rebalance(driver: GroupDriver) -> None:
     first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
-    number = follower.send_sync()
+    follower.send_sync()
     expect("error code of leaving", 0, leader.leave_error())
-    expect(
-        "error code of the pending SyncGroup", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
-    )
+    expect("error code of the pending SyncGroup", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive().error_code)
     before = follower.generation
     follower.rejoin()
     expect("generation and leader", (before + 1, True), (follower.generation, follower.is_leader))
@@ -234,11 +230,9 @@ def test_a_member_that_leaves_beside_an_unknown_one_begins_a_rebalance(driver: G
 def test_one_who_joins_before_the_assignment_begins_another_rebalance(driver: GroupDriver) -> None:
     first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
-    number = follower.send_sync()
+    follower.send_sync()
     new = driver.send_join()
-    expect(
-        "error code of the pending SyncGroup", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive_sync(number).error_code
-    )
+    expect("error code of the pending SyncGroup", ErrorCode.REBALANCE_IN_PROGRESS, follower.receive().error_code)
     follower.send_rejoin()
     leader.rejoin()
     expect("error codes", (0, 0), (follower.receive_join().error_code, new.receive_join().error_code))
@@ -310,10 +304,10 @@ def test_who_is_left_out_is_assigned_nothing(driver: GroupDriver) -> None:
 def test_a_followers_assignments_count_for_nothing(driver: GroupDriver) -> None:
     first, second = driver.joined_pair()
     leader, follower = (first, second) if first.is_leader else (second, first)
-    number = follower.send_sync({leader.member_id: b"forged", follower.member_id: b"stolen"})
+    follower.send_sync({leader.member_id: b"forged", follower.member_id: b"stolen"})
     follower.broker.expect_silence(0.2)  # and the request has arrived before that of the leader
     leader.sync({leader.member_id: b"leader", follower.member_id: b"follower"})
-    expect("assignment of the follower", b"follower", follower.receive_sync(number).assignment)
+    expect("assignment of the follower", b"follower", follower.receive().assignment)
     assigned = {member.member_id: member.member_assignment for member in driver.describe().members}
     expect("described", True, assigned == {leader.member_id: b"leader", follower.member_id: b"follower"})
 

@@ -98,10 +98,10 @@ def test_a_member_that_waits_for_a_reply_is_not_removed(cluster: Cluster, driver
     slow.rejoin()
     expect("error code of the next join", 0, waiting.receive_join().error_code)
     expect("members in the reply to the leader", 2, len(slow.reply.members))
-    number = waiting.send_sync()
+    waiting.send_sync()
     waiting.broker.expect_silence(2 * session_ms / 1000)
     expect("error code of the leader's sync", 0, slow.sync({waiting.member_id: b"second"}).error_code)
-    answer = waiting.receive_sync(number)
+    answer = waiting.receive()
     expect("error code and assignment", (0, b"second"), (answer.error_code, answer.assignment))
     expect("error code of a heartbeat", 0, waiting.heartbeat_error())
     slow.await_rebalance()  # for the other member, which now sends no request

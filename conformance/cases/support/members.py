@@ -1,35 +1,36 @@
 """Members of a classic group; each has a connection, because a delayed JoinGroup or SyncGroup blocks it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import request
 from highwater.conformance.expectations import expect, only
+from highwater.conformance.models.groups import Client
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
     DescribedGroup,
     DescribeGroupsRequest,
-    HeartbeatRequest,
     JoinGroupRequest,
-    JoinGroupRequestProtocol,
     LeaveGroupRequest,
-    MemberIdentity,
     SyncGroupRequest,
-    SyncGroupRequestAssignment,
 )
 from highwater.reference.wire.registry import api_of
 
 RANGE = ("range",)
+PROTOCOL_TYPE = "consumer"
 SESSION_MS = 10_000
 JOIN_TIMEOUT_S = 15.0
-LEAVE_IN_BATCHES = 3
+MEMBER_ID_SINCE, LEAVE_IN_BATCHES, PROTOCOL_SINCE = 4, 3, 5
 NOT_READY = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """Apache Kafka 3.9.1 returns the second one for a moment after FindCoordinator has named the broker."""
 
 
 class GroupDriver:
-    """Creates members of one group; its state comes from replies only."""
+    """Builds the requests of one group, and creates its members; its state comes from replies only."""
+
+    usual_ms = SESSION_MS
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self.cluster, self.group = cluster, group
@@ -37,32 +38,58 @@ class GroupDriver:
     def connect(self) -> Broker:
         return self.cluster.coordinator(self.group)
 
-    def session_ms(self, wanted: int = SESSION_MS) -> int:
+    def session_ms(self, wanted: int | None = None) -> int:
         """Return a session time-out that the broker allows."""
         return self.cluster.within(
-            wanted, at_least="group_min_session_timeout_ms", at_most="group_max_session_timeout_ms"
+            wanted or self.usual_ms, at_least="group_min_session_timeout_ms", at_most="group_max_session_timeout_ms"
         )
 
+    # -- requests ------------------------------------------------------------------------------------
+
     def join_request(
-        self, member_id: str = "", *, protocols: tuple[str, ...] = RANGE, session_timeout_ms: int | None = None,
-        rebalance_timeout_ms: int = SESSION_MS, instance: str | None = None, metadata: bytes = b"m",
-        protocol_type: str = "consumer",
+        self, member_id: str = "", *, protocols: Sequence[str | tuple[str, bytes]] = RANGE,
+        session_timeout_ms: int | None = None, rebalance_timeout_ms: int | None = None, instance: str | None = None,
+        metadata: bytes = b"m", protocol_type: str = PROTOCOL_TYPE,
     ) -> JoinGroupRequest:  # fmt: skip
-        session_ms = self.session_ms() if session_timeout_ms is None else session_timeout_ms
-        return JoinGroupRequest(
-            group_id=self.group, session_timeout_ms=session_ms, rebalance_timeout_ms=rebalance_timeout_ms,
-            member_id=member_id, group_instance_id=instance, protocol_type=protocol_type,
-            protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocols),
+        """Return JoinGroup with these protocols; `metadata` is for those without their own."""
+        found: JoinGroupRequest = request(
+            "JoinGroup", group_id=self.group, member_id=member_id, group_instance_id=instance,
+            session_timeout_ms=self.session_ms() if session_timeout_ms is None else session_timeout_ms,
+            rebalance_timeout_ms=self.usual_ms if rebalance_timeout_ms is None else rebalance_timeout_ms,
+            protocol_type=protocol_type,
+            protocols=[(each, metadata) if isinstance(each, str) else each for each in protocols],
         )  # fmt: skip
+        return found
+
+    def sync_request(self, client: Client, assignments: Mapping[str, bytes] | None = None, **fields: Any) -> Any:
+        return self._of_client("SyncGroup", client, assignments=list((assignments or {}).items()), **fields)
+
+    def heartbeat_request(self, client: Client) -> Any:
+        return self._of_client("Heartbeat", client)
+
+    def _of_client(self, name: str, client: Client, **fields: Any) -> Any:
+        return request(
+            name, group_id=self.group, generation_id=client.generation, member_id=client.member_id,
+            group_instance_id=client.instance, **fields,
+        )  # fmt: skip
+
+    def leave_request(self, version: int, *leaving: tuple[str, str | None]) -> Any:
+        """Return LeaveGroup for member ids with their instances, one of them in a version below 3."""
+        if version >= LEAVE_IN_BATCHES:
+            return request("LeaveGroup", group_id=self.group, members=leaving)
+        ((member_id, _),) = leaving
+        return request("LeaveGroup", group_id=self.group, member_id=member_id)
+
+    # -- members -------------------------------------------------------------------------------------
 
     def send_join(self, member_id: str = "", broker: Broker | None = None, **fields: Any) -> "Member":
         """Send JoinGroup without waiting for the reply; from version 4 on, get a member id first."""
         broker = broker or self.connect()
         version = broker.version_of(JoinGroupRequest)
-        new = not member_id and not fields.get("instance") and version >= 4
+        new = not member_id and not fields.get("instance") and version >= MEMBER_ID_SINCE
         member_id = self.new_id(broker, **fields) if new else member_id
         member = Member(self, broker, member_id, instance=fields.get("instance"), fields=fields, new=new)
-        member.pending = broker.send(self.join_request(member_id, **fields), version)
+        member.send_rejoin()
         return member
 
     def new_id(self, broker: Broker, **fields: Any) -> str:
@@ -126,12 +153,30 @@ class Member:
         self._new = new
         self._driver, self.broker, self.member_id, self.generation = driver, broker, member_id, generation
         self._instance, self._fields = instance, dict(fields or {})
-        self.pending = 0
+        self._pending = (api_of(JoinGroupRequest), 0, 0)
         self.reply: Any = None
 
     @property
     def group(self) -> str:
         return self._driver.group
+
+    @property
+    def client(self) -> Client:
+        """Return the member as it names itself."""
+        return Client(self.member_id, self.generation, self._instance)
+
+    def version_of(self, request: type[Any], at_least: int = 0) -> int:
+        """Return the version in which the member sends a request."""
+        return self.broker.version_of(request, at_least)
+
+    def send(self, request: Any) -> None:
+        """Send a request that the coordinator may delay, without waiting for the reply."""
+        version = self.version_of(type(request))
+        self._pending = (api_of(type(request)), version, self.broker.send(request, version))
+
+    def receive(self) -> Any:
+        """Return the reply to the request that was sent."""
+        return self.broker.receive(*self._pending, JOIN_TIMEOUT_S)
 
     @property
     def is_leader(self) -> bool:
@@ -143,51 +188,35 @@ class Member:
         A new member whose id is unknown begins again once: Apache Kafka deletes an empty group without offsets at the
         next check (offsets.retention.check.interval.ms), and forgets the ids that it has given out.
         """
-        self.reply = self._await_join()
+        self.reply = self.receive()
         if self._new and self.reply.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = self._driver.new_id(self.broker, **self._fields)
             self.send_rejoin()
-            self.reply = self._await_join()
+            self.reply = self.receive()
         self._new = False
         self.generation = self.reply.generation_id
         self.member_id = self.reply.member_id or self.member_id
         return self.reply
 
-    def _await_join(self) -> Any:
-        version = self.broker.version_of(JoinGroupRequest)
-        return self.broker.receive(api_of(JoinGroupRequest), version, self.pending, JOIN_TIMEOUT_S)
-
     def send_rejoin(self, **changed: Any) -> None:
         """Send JoinGroup again, with changed fields, without waiting for the reply."""
         self._fields.update(changed)
-        self.pending = self.broker.send(
-            self._driver.join_request(self.member_id, **self._fields), self.broker.version_of(JoinGroupRequest)
-        )
+        self.send(self._driver.join_request(self.member_id, **self._fields))
 
     def rejoin(self, **changed: Any) -> None:
         self.send_rejoin(**changed)
         expect("error code of the next join", 0, self.receive_join().error_code)
 
-    def send_sync(self, assignments: Mapping[str, bytes] | None = None, **fields: Any) -> int:
-        version = self.broker.version_of(SyncGroupRequest)
-        named = {"protocol_type": "consumer", "protocol_name": self.reply.protocol_name if self.reply else "range"}
-        request = SyncGroupRequest(
-            group_id=self._driver.group, generation_id=self.generation, member_id=self.member_id,
-            group_instance_id=self._instance, **({**named, **fields} if version >= 5 else {}),
-            assignments=tuple(
-                SyncGroupRequestAssignment(member_id=member, assignment=data)
-                for member, data in (assignments or {}).items()
-            ),
-        )  # fmt: skip
-        return self.broker.send(request, version)
-
-    def receive_sync(self, correlation_id: int) -> Any:
-        version = self.broker.version_of(SyncGroupRequest)
-        return self.broker.receive(api_of(SyncGroupRequest), version, correlation_id, JOIN_TIMEOUT_S)
+    def send_sync(self, assignments: Mapping[str, bytes] | None = None, **fields: Any) -> None:
+        """Send SyncGroup without waiting for the reply, from version 5 on with the protocol or other `fields`."""
+        named = {"protocol_type": PROTOCOL_TYPE, "protocol_name": self.reply.protocol_name if self.reply else "range"}
+        chosen = {**named, **fields} if self.version_of(SyncGroupRequest) >= PROTOCOL_SINCE else {}
+        self.send(self._driver.sync_request(self.client, assignments, **chosen))
 
     def sync(self, assignments: Mapping[str, bytes] | None = None, **fields: Any) -> Any:
-        self.broker.version_of(SyncGroupRequest, 5 if fields else 0)
-        return self.receive_sync(self.send_sync(assignments, **fields))
+        self.version_of(SyncGroupRequest, PROTOCOL_SINCE if fields else 0)
+        self.send_sync(assignments, **fields)
+        return self.receive()
 
     def sync_error(self) -> int:
         return int(self.sync().error_code)
@@ -196,11 +225,7 @@ class Member:
         return int(self.broker.call(self._driver.join_request(self.member_id)).error_code)
 
     def heartbeat_error(self) -> int:
-        request = HeartbeatRequest(
-            group_id=self._driver.group, generation_id=self.generation, member_id=self.member_id,
-            group_instance_id=self._instance,
-        )  # fmt: skip
-        return int(self.broker.call(request).error_code)
+        return int(self.broker.call(self._driver.heartbeat_request(self.client)).error_code)
 
     def await_rebalance(self) -> None:
         """Wait until a heartbeat reports the rebalance, which a request on another connection has started."""
@@ -209,10 +234,6 @@ class Member:
         )
 
     def leave_error(self) -> int:
-        version = self.broker.version_of(LeaveGroupRequest)
-        if version < LEAVE_IN_BATCHES:
-            old = LeaveGroupRequest(group_id=self._driver.group, member_id=self.member_id)
-            return int(self.broker.call(old, version).error_code)
-        identity = MemberIdentity(member_id=self.member_id, group_instance_id=self._instance)
-        reply = self.broker.call(LeaveGroupRequest(group_id=self._driver.group, members=(identity,)), version)
-        return int(reply.error_code or only(reply.members).error_code)
+        version = self.version_of(LeaveGroupRequest)
+        reply = self.broker.call(self._driver.leave_request(version, (self.member_id, self._instance)), version)
+        return int(reply.error_code or (only(reply.members).error_code if version >= LEAVE_IN_BATCHES else 0))

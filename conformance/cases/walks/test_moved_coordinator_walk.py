@@ -12,7 +12,6 @@ import pytest
 from highwater.conformance.cases.support.committed_offsets import offsets_partition
 from highwater.conformance.cases.support.group_walks.members import (
     AGES,
-    PROTOCOL_TYPE,
     ClassicWalk,
     WalkMember,
     assign,
@@ -24,6 +23,7 @@ from highwater.conformance.cases.support.group_walks.members import (
 )
 from highwater.conformance.cases.support.group_walks.offset_walk import OffsetWalk
 from highwater.conformance.cases.support.group_walks.refusals import FIRST, check_refusals
+from highwater.conformance.cases.support.members import PROTOCOL_TYPE
 from highwater.conformance.cases.support.polling import eventually_passes
 from highwater.conformance.cases.support.reassignments import move_leader, replicas_of
 from highwater.conformance.cases.support.replicas import await_isr
@@ -190,7 +190,7 @@ def check_former_coordinator(broker: Broker, walk: ClassicWalk, offsets: OffsetW
     requests: list[tuple[Any, int | None]] = [
         (HeartbeatRequest(**member), None),
         (SyncGroupRequest(**member, **protocol), broker.version_of(SyncGroupRequest, 5)),
-        (walk.join_request(member_id, None, FIRST, 4), broker.version_of(JoinGroupRequest, 4)),
+        (walk.join_request(member_id, protocols=FIRST), broker.version_of(JoinGroupRequest, 4)),
         (LeaveGroupRequest(group_id=model.group, members=(identity,)), broker.version_of(LeaveGroupRequest, 3)),
         (DescribeGroupsRequest(groups=(model.group,)), None),
         (DeleteGroupsRequest(groups_names=(model.group,)), None),

@@ -5,6 +5,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from highwater.conformance.cases.support.committed_offsets import OFFSETS_TOPIC, java_hash
+from highwater.conformance.cases.support.members import (
+    LEAVE_IN_BATCHES,
+    MEMBER_ID_SINCE,
+    PROTOCOL_SINCE,
+    PROTOCOL_TYPE,
+    GroupDriver,
+    Member,
+)
 from highwater.conformance.cases.support.polling import spread
 from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
@@ -25,26 +33,20 @@ from highwater.reference.wire.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
-    JoinGroupRequestProtocol,
     JoinGroupResponse,
     JoinGroupResponseMember,
     LeaveGroupRequest,
     LeaveGroupResponse,
     ListGroupsRequest,
     ListGroupsResponse,
-    MemberIdentity,
     MemberResponse,
     SyncGroupRequest,
-    SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from highwater.reference.wire.registry import api_of
 
 AGES: Final = ("oldest", "middle", "newest")
-PROTOCOL_TYPE: Final = "consumer"
 SESSION_MS: Final = 30_000
-JOIN_TIMEOUT_S: Final = 15.0
-MEMBER_ID_SINCE, INSTANCES_SINCE, BATCHES_SINCE, PROTOCOL_SINCE = 4, 5, 3, 5
+INSTANCES_SINCE: Final = 5
 HEARTBEAT_INSTANCES_SINCE: Final = 3
 SKIP_ASSIGNMENT_SINCE: Final = 9
 Offers = Sequence[tuple[str, bytes]]
@@ -91,14 +93,16 @@ def await_resignation(cluster: Cluster, broker: Broker, group: str) -> None:
     )
 
 
-class ClassicWalk:
+class ClassicWalk(GroupDriver):
     """Sends requests about one classic group in the oldest, middle or newest versions, and compares the replies."""
 
     def __init__(self, cluster: Cluster, broker: Broker, model: ClassicModel, age: str) -> None:
-        self.cluster, self.broker, self.model, self.age = cluster, broker, model, AGES.index(age)
-        self.session_ms = cluster.within(
-            SESSION_MS, at_least="group_min_session_timeout_ms", at_most="group_max_session_timeout_ms"
-        )
+        super().__init__(cluster, model.group)
+        self.broker, self.model, self.age = broker, model, AGES.index(age)
+        self.usual_ms = super().session_ms(SESSION_MS)
+
+    def session_ms(self, wanted: int | None = None) -> int:
+        return wanted or self.usual_ms
 
     def version(self, request: type[Any], first: int = 0) -> int:
         found = spread(self.broker, request, first)
@@ -125,13 +129,9 @@ class ClassicWalk:
         version = self.version(HeartbeatRequest)
         for client in clients:
             if client.instance is None or version >= HEARTBEAT_INSTANCES_SINCE:
-                request = HeartbeatRequest(
-                    group_id=self.model.group, generation_id=client.generation, member_id=client.member_id,
-                    group_instance_id=client.instance,
-                )  # fmt: skip
                 expected = HeartbeatResponse(error_code=self.model.heartbeat_error(client))
                 what = f"Heartbeat {version} of {client} in {self.model.state}"
-                compare(what, expected, self.broker.call(request, version), version)
+                compare(what, expected, self.broker.call(self.heartbeat_request(client), version), version)
 
     def check_syncs(self, *clients: Client) -> None:
         """Compare the replies to SyncGroup with and without the protocol, except those that would wait."""
@@ -148,11 +148,9 @@ class ClassicWalk:
                     error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # both are mandatory (KIP-559)
                 if client.instance is not None or (not error and model.state != STABLE):
                     continue
-                request = SyncGroupRequest(
-                    group_id=model.group, generation_id=client.generation, member_id=client.member_id,
-                    protocol_type=protocol_type, protocol_name=protocol,
-                    assignments=(SyncGroupRequestAssignment(member_id=client.member_id, assignment=b"ignored"),),
-                )  # fmt: skip
+                request = self.sync_request(
+                    client, {client.member_id: b"ignored"}, protocol_type=protocol_type, protocol_name=protocol
+                )
                 what = f"SyncGroup {version} of {client} for {protocol_type}, {protocol} in {model.state}"
                 compare(what, self.synced(client, error), self.broker.call(request, version), version)
 
@@ -168,27 +166,16 @@ class ClassicWalk:
         """Compare the replies to JoinGroup with this protocol type, offers, session timeout and error."""
         for client, protocol_type, offers, session_ms, error in refused:
             version = self.version(JoinGroupRequest, INSTANCES_SINCE if client.instance else 0)
-            request = self.join_request(client.member_id, client.instance, offers, version, protocol_type, session_ms)
+            request = self.join_request(
+                client.member_id, instance=client.instance, protocols=offers, protocol_type=protocol_type,
+                session_timeout_ms=session_ms or None,
+            )  # fmt: skip
             what = f"JoinGroup {version} of {client} with {protocol_type}, {offers}, {session_ms} in {self.model.state}"
             compare(what, refused_join(error, client.member_id), self.broker.call(request, version), version)
 
-    def join_request(
-        self, member_id: str, instance: str | None, offers: Offers, version: int,
-        protocol_type: str = PROTOCOL_TYPE, session_ms: int = 0,
-    ) -> JoinGroupRequest:  # fmt: skip
-        return JoinGroupRequest(
-            group_id=self.model.group, session_timeout_ms=session_ms or self.session_ms,
-            rebalance_timeout_ms=self.session_ms, member_id=member_id, group_instance_id=instance,
-            protocol_type=protocol_type,
-            protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=data) for name, data in offers),
-        )  # fmt: skip
-
     def await_rebalance(self, member: "WalkMember") -> None:
         """Wait until a heartbeat of the member reports the rebalance."""
-        version, client = self.version(HeartbeatRequest), member.client
-        request = HeartbeatRequest(
-            group_id=self.model.group, generation_id=client.generation, member_id=client.member_id
-        )  # fmt: skip
+        version, request = self.version(HeartbeatRequest), self.heartbeat_request(replace(member.client, instance=None))
         self.cluster.eventually(
             "REBALANCE_IN_PROGRESS",
             lambda: self.broker.call(request, version).error_code == ErrorCode.REBALANCE_IN_PROGRESS,
@@ -199,20 +186,15 @@ class ClassicWalk:
     def leave(self, *leaving: tuple[str, str | None]) -> None:
         """Let members leave, together from version 3 on, and compare the reply; the model loses those that may."""
         version = self.version(LeaveGroupRequest)
-        groups = [leaving] if version >= BATCHES_SINCE else [(each,) for each in leaving if each[1] is None]
+        groups = [leaving] if version >= LEAVE_IN_BATCHES else [(each,) for each in leaving if each[1] is None]
         for together in groups:
-            identities = tuple(MemberIdentity(member_id=member, group_instance_id=name) for member, name in together)
             errors = [self._left(member, name) for member, name in together]
             members = tuple(
                 MemberResponse(member_id=member, group_instance_id=name, error_code=error)
                 for (member, name), error in zip(together, errors, strict=True)
             )
-            request = (
-                LeaveGroupRequest(group_id=self.model.group, members=identities)
-                if version >= BATCHES_SINCE
-                else LeaveGroupRequest(group_id=self.model.group, member_id=together[0][0])
-            )
-            expected = LeaveGroupResponse(error_code=0 if version >= BATCHES_SINCE else errors[0], members=members)
+            request = self.leave_request(version, *together)
+            expected = LeaveGroupResponse(error_code=0 if version >= LEAVE_IN_BATCHES else errors[0], members=members)
             compare(f"LeaveGroup {version} of {together}", expected, self.broker.call(request, version), version)
 
     def _left(self, member_id: str, instance: str | None) -> int:
@@ -229,22 +211,25 @@ def refused_join(error: int, member_id: str) -> JoinGroupResponse:
     )
 
 
-class WalkMember:
-    """A member with a connection of its own, since JoinGroup and SyncGroup wait."""
+class WalkMember(Member):
+    """A member whose replies are compared with the model, in the versions of a walk."""
 
     def __init__(
         self, walk: ClassicWalk, offers: Offers, instance: str | None = None, session_ms: int | None = None
     ) -> None:
-        self.walk, self.offers, self.instance, self.member_id = walk, tuple(offers), instance, ""
-        self.session_ms = session_ms or walk.session_ms
-        self.broker = walk.cluster.coordinator(walk.model.group)
-        self.version = walk.version(JoinGroupRequest, INSTANCES_SINCE if instance else 0)
-        self._pending = 0
+        self.walk, self.offers, self.instance = walk, tuple(offers), instance
+        fields = {"instance": instance, "session_timeout_ms": session_ms}
+        super().__init__(walk, walk.connect(), "", instance=instance, fields=fields)
+        self.version = self.version_of(JoinGroupRequest)
 
     @property
     def client(self) -> Client:
         """Return the member as it names itself in the current generation."""
         return Client(self.member_id, self.walk.model.generation, self.instance)
+
+    def version_of(self, request: type[Any], at_least: int = 0) -> int:
+        named = INSTANCES_SINCE if request is JoinGroupRequest and self.instance else 0
+        return self.walk.version(request, max(at_least, named))
 
     def reconnect(self) -> None:
         """Connect to the coordinator that the walk now uses."""
@@ -252,59 +237,43 @@ class WalkMember:
 
     def send_join(self) -> None:
         """Send JoinGroup; from version 4 on a dynamic member first gets its id (KIP-394)."""
+        self._fields["protocols"] = self.offers
         if not self.member_id and not self.instance and self.version >= MEMBER_ID_SINCE:
-            request = self._join_request()
-            reply = self.broker.call(request, self.version)
+            reply = self.broker.call(self.walk.join_request(**self._fields), self.version)
             expected = refused_join(ErrorCode.MEMBER_ID_REQUIRED, "")
             named: Any = TEXT
             compare(f"JoinGroup {self.version} without id", replace(expected, member_id=named), reply, self.version)
             self.member_id = reply.member_id
-        request = self._join_request()
-        self._pending = self.broker.send(request, self.version)
-
-    def _join_request(self) -> JoinGroupRequest:
-        return self.walk.join_request(
-            self.member_id, self.instance, self.offers, self.version, session_ms=self.session_ms
-        )
+        self.send_rejoin()
 
     def receive_join(self) -> JoinGroupResponse:
         """Return the reply to JoinGroup; its fields are compared when all members have theirs."""
-        reply: JoinGroupResponse = self.broker.receive(
-            api_of(JoinGroupRequest), self.version, self._pending, JOIN_TIMEOUT_S
-        )
+        reply: JoinGroupResponse = self.receive()
         expect("error code of JoinGroup", 0, reply.error_code)
         self.member_id = self.member_id or reply.member_id
         return reply
 
     def receive_refused_join(self, error: int) -> None:
         """Compare the reply to a JoinGroup that waits with a refusal."""
-        reply = self.broker.receive(api_of(JoinGroupRequest), self.version, self._pending, JOIN_TIMEOUT_S)
-        compare(f"JoinGroup {self.version} that waits", refused_join(error, self.member_id), reply, self.version)
+        compare(
+            f"JoinGroup {self.version} that waits", refused_join(error, self.member_id), self.receive(), self.version
+        )
 
     def receive_refused_sync(self, error: int) -> None:
         """Compare the reply to a SyncGroup that waits with a refusal."""
-        version = self.walk.version(SyncGroupRequest)
-        reply = self.broker.receive(api_of(SyncGroupRequest), version, self._pending, JOIN_TIMEOUT_S)
-        compare(f"SyncGroup {version} that waits", SyncGroupResponse(error_code=error), reply, version)
+        version = self.version_of(SyncGroupRequest)
+        compare(f"SyncGroup {version} that waits", SyncGroupResponse(error_code=error), self.receive(), version)
 
-    def send_sync(self, assignments: Mapping[str, bytes] | None = None) -> None:
-        version = self.walk.version(SyncGroupRequest)
-        given = tuple(
-            SyncGroupRequestAssignment(member_id=member, assignment=data)
-            for member, data in (assignments or {}).items()
-        )
+    def send_sync(self, assignments: Mapping[str, bytes] | None = None, **fields: Any) -> None:
+        """Send SyncGroup without the instance, from version 5 on with the protocol of the model."""
         model = self.walk.model
-        named = {"protocol_type": model.protocol_type, "protocol_name": model.protocol}
-        request = SyncGroupRequest(
-            group_id=model.group, generation_id=model.generation, member_id=self.member_id, assignments=given,
-            **(named if version >= PROTOCOL_SINCE else {}),
-        )  # fmt: skip
-        self._pending = self.broker.send(request, version)
+        named = {"protocol_type": model.protocol_type, "protocol_name": model.protocol, **fields}
+        chosen = named if self.version_of(SyncGroupRequest) >= PROTOCOL_SINCE else {}
+        self.send(self.walk.sync_request(replace(self.client, instance=None), assignments, **chosen))
 
     def receive_sync(self) -> None:
-        version = self.walk.version(SyncGroupRequest)
-        reply = self.broker.receive(api_of(SyncGroupRequest), version, self._pending, JOIN_TIMEOUT_S)
-        compare(f"SyncGroup {version}", self.walk.synced(self.client), reply, version)
+        version = self.version_of(SyncGroupRequest)
+        compare(f"SyncGroup {version}", self.walk.synced(self.client), self.receive(), version)
 
 
 def rebalance(walk: ClassicWalk, members: Sequence[WalkMember], protocol: str, new: Sequence[WalkMember] = ()) -> None:

@@ -4,10 +4,10 @@ from typing import Final
 
 from highwater.conformance.cases.support.group_walks.members import (
     INSTANCES_SINCE,
-    PROTOCOL_TYPE,
     ClassicWalk,
     WalkMember,
 )
+from highwater.conformance.cases.support.members import PROTOCOL_TYPE
 from highwater.conformance.models.groups import Client
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.consumer_groups import ConsumerProtocolSubscription, encode_subscription
