@@ -22,6 +22,7 @@ from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
 from highwater.conformance.targets.base import CLOCKS, LINKS, LOST_TAILS, FaultTarget, Target
 from highwater.conformance.targets.discovery import brokers_of
+from highwater.reference.wire.errors import COORDINATOR_UNAVAILABLE, LEADER_NOT_READY, ErrorCode
 from highwater.reference.wire.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest
 from highwater.reference.wire.messages.metadata import (
     FindCoordinatorRequest,
@@ -42,13 +43,9 @@ T = TypeVar("T")
 POLL_S: Final = 0.05
 START_S: Final = 40.0
 """With two of three brokers of Apache Kafka down there is no controller until one of them is back."""
-EXISTS, NO_REPLICAS, INVALID_CONFIG = 36, 38, 40
 CREATED_S: Final = 15.0
-NOT_CONTROLLER: Final = 41
 DELETION_TIMEOUT_MS: Final = 3_000
 """Shorter than the reply timeout: the controller answers even if it waits for a stopped broker."""
-NOT_YET_LEADER: Final = (3, 6)
-NOT_COORDINATING: Final = (14, 15, 16)
 DESCRIBE_GROUPS: Final = 15
 BATCHED_COORDINATORS: Final = 4
 TOPICS_BY_STATE: Final = 6
@@ -213,7 +210,7 @@ class Cluster:
             wanted = self._usual_configs() | (configs or {})
             request = _create_request(name, partitions, self._replicas(replicas), wanted, assignment)
             created = self._create(request, is_new=named is None)
-            if configs and created.error_code == INVALID_CONFIG:
+            if configs and created.error_code == ErrorCode.INVALID_CONFIG:
                 raise Unsupported(f"the target rejects a topic with {configs}")
             expect("error code of CreateTopics", 0, created.error_code)
         elif configs or assignment:
@@ -228,7 +225,7 @@ class Cluster:
 
     def _create(self, request: CreateTopicsRequest, *, is_new: bool) -> Any:
         """Create a topic, again while a restarted broker has not registered, or the last topic of that name goes."""
-        passing = (NO_REPLICAS,) if is_new else (NO_REPLICAS, EXISTS)
+        passing = {ErrorCode.INVALID_REPLICATION_FACTOR, *([] if is_new else [ErrorCode.TOPIC_ALREADY_EXISTS])}
         deadline = self.clock.monotonic() + self.wait_limit.cap_polling(CREATED_S)
         while True:
             created = only(self.call_controller(request).topics)
@@ -261,7 +258,7 @@ class Cluster:
                 for index, leader in leaders.items()
                 if leader == node
             ]
-        return not set(errors) & set(NOT_YET_LEADER)
+        return not LEADER_NOT_READY.intersection(errors)
 
     def _knows(self, address: str, topic: Topic) -> bool:
         with self.connect(address) as broker:
@@ -291,7 +288,7 @@ class Cluster:
             with self.connect(self.target.addresses[controller]) as broker:
                 reply = broker.call(request)
             results = getattr(reply, "topics", ()) or getattr(reply, "responses", ())
-            return None if any(result.error_code == NOT_CONTROLLER for result in results) else reply
+            return None if any(result.error_code == ErrorCode.NOT_CONTROLLER for result in results) else reply
 
         return self.eventually("a reply of the controller", send_to_controller)
 
@@ -349,7 +346,7 @@ class Cluster:
             with self.connect() as broker:
                 found = find_coordinator(broker, group)
             address = f"{found.host}:{found.port}"
-            is_known = found.error_code not in NOT_COORDINATING and address not in down
+            is_known = found.error_code not in COORDINATOR_UNAVAILABLE and address not in down
             return address if is_known and self._coordinates(address, group) else None
 
         # A broker may name one that has just been stopped, as long as it has not heard of that.
@@ -363,7 +360,7 @@ class Cluster:
             return True
         with self.connect(address) as broker:
             found = only(broker.call(DescribeGroupsRequest(groups=(group,))).groups)
-        return found.error_code not in NOT_COORDINATING
+        return found.error_code not in COORDINATOR_UNAVAILABLE
 
     # -- time, polling and clean-up ------------------------------------------------------------------------
 

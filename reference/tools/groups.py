@@ -19,7 +19,7 @@ from highwater.reference.tools.output import (
     print_json,
     print_table,
 )
-from highwater.reference.wire.errors import DecodeError, ErrorCode
+from highwater.reference.wire.errors import COORDINATOR_UNAVAILABLE, DecodeError, ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -39,11 +39,6 @@ app = typer.Typer(no_args_is_help=True)
 
 GroupArgument = Annotated[str, typer.Argument(help="Id of the group.")]
 WITHOUT_MEMBERS = {"Empty", "Dead"}
-RETRIABLE = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_COORDINATOR,
-}
 COORDINATOR_WAIT_S = 20.0
 
 
@@ -147,10 +142,10 @@ def _coordinator(cluster: ClusterClient, group: str) -> BrokerConnection:
         if error == ErrorCode.NONE:
             coordinator = cluster.to(f"{reply.host}:{reply.port}")
             (described,) = coordinator.call(DescribeGroupsRequest(groups=(group,))).groups
-            if described.error_code not in RETRIABLE:  # the coordinator has loaded the group
+            if described.error_code not in COORDINATOR_UNAVAILABLE:  # the coordinator has loaded the group
                 return coordinator
             error, message = described.error_code, None
-        if error not in RETRIABLE or time.monotonic() > deadline:
+        if error not in COORDINATOR_UNAVAILABLE or time.monotonic() > deadline:
             refuse(error, group, message)
         time.sleep(0.2)
 

@@ -15,19 +15,13 @@ from highwater.reference.replication.purgatory import Purgatory
 from highwater.reference.transactions.partitions import ABORTABLE_SINCE, AddPartitionsHandler
 from highwater.reference.transactions.store import TRANSACTION_TOPIC, TransactionStore
 from highwater.reference.transactions.transaction import TopicPartition
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import COORDINATOR_UNAVAILABLE, ErrorCode
 from highwater.reference.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
 
-# The coordinator is unavailable: the producer gets NOT_ENOUGH_REPLICAS, which every client version retries.
-COORDINATOR_UNAVAILABLE = {
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-}
 VerificationKey = tuple[TopicPartition, int, int]
 
 
@@ -94,6 +88,7 @@ class TransactionVerifier:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         result = reply.results_by_transaction[0].topic_results[0].results_by_partition[0]
         error = ErrorCode(result.partition_error_code)
+        # Every client version retries NOT_ENOUGH_REPLICAS.
         return ErrorCode.NOT_ENOUGH_REPLICAS if error in COORDINATOR_UNAVAILABLE else error
 
     def _call(self, leader: int, body: AddPartitionsToTxnRequest) -> Pending[Any]:

@@ -253,3 +253,13 @@ RETRIABLE: Final = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
+
+# Errors that mean "try again", by what is not ready yet.
+LEADER_NOT_READY: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+"""Metadata may name a leader before that broker leads."""
+COORDINATOR_NOT_READY: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+"""Apache Kafka 3.9.1 returns the second one for a moment after FindCoordinator has named the broker."""
+COORDINATOR_UNAVAILABLE: Final = COORDINATOR_NOT_READY | {ErrorCode.NOT_COORDINATOR}
+TRANSACTION_BUSY: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS})
+TRANSACTION_NOT_READY: Final = COORDINATOR_NOT_READY | TRANSACTION_BUSY
+assert LEADER_NOT_READY | COORDINATOR_UNAVAILABLE | TRANSACTION_NOT_READY <= RETRIABLE

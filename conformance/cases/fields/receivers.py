@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any, Final
 
 from highwater.conformance.cases.fields.world import World
-from highwater.conformance.cases.support import members, producers
 from highwater.conformance.cases.support.transactions import coordinator_of
 from highwater.conformance.client.broker import Broker
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import COORDINATOR_NOT_READY, TRANSACTION_NOT_READY, ErrorCode
 
 READY_S: Final = 15.0
 
@@ -37,17 +36,16 @@ def _transaction_coordinator(world: World, request: Any) -> Broker:
     return world.cluster.connect(coordinator_of(world.cluster, name) if name else None)
 
 
-NOT_READY: Final = frozenset[int](producers.NOT_READY)
 RECEIVERS: Final[Mapping[str, Receiver]] = {
     "any broker": Receiver(lambda world, request: world.broker),
     "controller": Receiver(lambda world, request: world.controller),
     "leader": Receiver(lambda world, request: world.leader),
     "coordinator": Receiver(lambda world, request: world.coordinator),
-    "coordinator of offsets": Receiver(lambda world, request: world.coordinator, NOT_READY),
-    "coordinator of the group": Receiver(_group_coordinator, frozenset[int](members.NOT_READY), opens=True),
+    "coordinator of offsets": Receiver(lambda world, request: world.coordinator, TRANSACTION_NOT_READY),
+    "coordinator of the group": Receiver(_group_coordinator, COORDINATOR_NOT_READY, opens=True),
     # A broker returns NOT_COORDINATOR for a moment after FindCoordinator has named it.
     "coordinator of the transaction": Receiver(
-        _transaction_coordinator, NOT_READY, frozenset({int(ErrorCode.NOT_COORDINATOR)}), opens=True
+        _transaction_coordinator, TRANSACTION_NOT_READY, frozenset({ErrorCode.NOT_COORDINATOR}), opens=True
     ),
 }
 
@@ -93,7 +91,7 @@ def join(world: World, request: Any, version: int) -> Any:
 def every_broker(world: World, request: Any, version: int) -> list[Any]:
     """Send a request to every broker and return the replies."""
     addresses = world.cluster.target.addresses.values()
-    receivers = [Receiver(partial(_broker_at, address), NOT_READY, opens=True) for address in addresses]
+    receivers = [Receiver(partial(_broker_at, address), TRANSACTION_NOT_READY, opens=True) for address in addresses]
     return [_patiently(world, "broker", each, request, version) for each in receivers]
 
 

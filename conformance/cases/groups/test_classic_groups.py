@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.cases.support.members import JOIN_TIMEOUT_S, NOT_READY, GroupDriver, Member
+from highwater.conformance.cases.support.members import JOIN_TIMEOUT_S, GroupDriver, Member
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.client.cluster import Cluster, find_coordinator
 from highwater.conformance.defects import GuardOff, Reply, Request, Setting, defect, increment, without_error
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import COORDINATOR_NOT_READY, ErrorCode
 from highwater.reference.wire.messages.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -53,7 +53,7 @@ def test_each_of_several_keys_gets_its_own_coordinator(cluster: Cluster, version
 
     def found_together() -> dict[str, int] | None:
         found = {each.key: each for each in broker.call(request, version).coordinators}
-        if any(each.error_code in NOT_READY for each in found.values()):
+        if any(each.error_code in COORDINATOR_NOT_READY for each in found.values()):
             return None
         return {key: each.node_id for key, each in found.items()}
 

@@ -6,11 +6,11 @@ from highwater.conformance.cases.support.producers import LAST_SEQUENCE, Idempot
 from highwater.conformance.cases.support.replicas import restart_leader
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.client.broker import Broker, Topic
-from highwater.conformance.client.cluster import NOT_YET_LEADER, Cluster
+from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, defect
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.targets.base import STOP_NODE
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import LEADER_NOT_READY, ErrorCode
 from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.transactions import (
@@ -160,7 +160,7 @@ def test_the_state_outlives_a_restart(cluster: Cluster) -> None:
         before.send_accepted(sequence, 3)
     again, leader = restart_leader(cluster, topic)
     producer = IdempotentProducer(leader, again, before.producer_id)
-    cluster.eventually("the restarted broker to lead", lambda: producer.send(6, 3).error_code not in NOT_YET_LEADER)
+    cluster.eventually("the restarted broker to lead", lambda: producer.send(6, 3).error_code not in LEADER_NOT_READY)
     expect("offset of the repeated batch", 6, producer.send_accepted(6, 3))
     assert_refused(producer, 10, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     expect("offset of the next batch", 9, producer.send_accepted(9))

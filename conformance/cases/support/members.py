@@ -8,7 +8,7 @@ from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.requests import request
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.models.groups import Client
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import COORDINATOR_NOT_READY, ErrorCode
 from highwater.reference.wire.messages.groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -23,8 +23,6 @@ PROTOCOL_TYPE = "consumer"
 SESSION_MS = 10_000
 JOIN_TIMEOUT_S = 15.0
 MEMBER_ID_SINCE, LEAVE_IN_BATCHES, PROTOCOL_SINCE = 4, 3, 5
-NOT_READY = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""Apache Kafka 3.9.1 returns the second one for a moment after FindCoordinator has named the broker."""
 
 
 class GroupDriver:
@@ -107,7 +105,7 @@ class GroupDriver:
 
         def join() -> "tuple[Member, Any] | None":
             joined, reply = self.join(**fields)
-            return None if reply.error_code in NOT_READY else (joined, reply)
+            return None if reply.error_code in COORDINATOR_NOT_READY else (joined, reply)
 
         member, reply = self.cluster.eventually("the coordinator to be ready for a join", join, JOIN_TIMEOUT_S)
         expect("error code of the join", 0, reply.error_code)

@@ -12,14 +12,12 @@ from highwater.conformance.client.broker import (
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.expectations import expect
 from highwater.reference.client.transport import Clock
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import COORDINATOR_UNAVAILABLE, TRANSACTION_NOT_READY
 from highwater.reference.wire.messages.produce import PartitionProduceResponse
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
 
 LAST_SEQUENCE: Final = (1 << 31) - 1
 """Sequence numbers continue at 0 after this one."""
-NOT_READY: Final = (14, 15, 51)
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and CONCURRENT_TRANSACTIONS."""
 
 
 def init_producer_id(cluster: Cluster, broker: Broker, version: int | None = None, **fields: Any) -> Any:
@@ -29,7 +27,7 @@ def init_producer_id(cluster: Cluster, broker: Broker, version: int | None = Non
     def send_request() -> Any:
         reply = broker.call(request, version)
         # A broker returns NOT_COORDINATOR for a moment after FindCoordinator has named it.
-        return None if reply.error_code in (*NOT_READY, ErrorCode.NOT_COORDINATOR) else reply
+        return None if reply.error_code in TRANSACTION_NOT_READY | COORDINATOR_UNAVAILABLE else reply
 
     return cluster.eventually("InitProducerId to be ready", send_request, 15.0)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from highwater.conformance.cases.support.producers import NOT_READY, init_producer_id, sequenced
+from highwater.conformance.cases.support.producers import init_producer_id, sequenced
 from highwater.conformance.client.broker import (
     Broker,
     Topic,
@@ -14,6 +14,7 @@ from highwater.conformance.client.broker import (
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
+from highwater.reference.wire.errors import TRANSACTION_NOT_READY
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from highwater.reference.wire.messages.fetch import PartitionData
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest, FindCoordinatorRequest
@@ -82,7 +83,7 @@ class Transactional:
     def _retry_until_ready(self, what: str, send_request: Any) -> Any:
         def once() -> Any:
             reply, error = send_request()
-            return None if error in NOT_READY else (reply, error)
+            return None if error in TRANSACTION_NOT_READY else (reply, error)
 
         return self._cluster.eventually(f"{what} to be possible", once, 15.0)
 
@@ -178,7 +179,7 @@ class Transactional:
             def send_request() -> tuple[Any, int]:
                 reply = broker.call(request, chosen)
                 errors = {part.error_code for topic in reply.topics for part in topic.partitions}
-                return reply, next((error for error in errors if error in NOT_READY), 0)
+                return reply, next((error for error in errors if error in TRANSACTION_NOT_READY), 0)
 
             return self._retry_until_ready("TxnOffsetCommit", send_request)[0]
 
@@ -211,7 +212,7 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> str:
         with cluster.connect() as broker:
             found = find_transaction_coordinator(broker, transactional_id)
         address = f"{found.host}:{found.port}"
-        return None if found.error_code in NOT_READY or address in down else address
+        return None if found.error_code in TRANSACTION_NOT_READY or address in down else address
 
     # A broker may name one that has just been stopped, as long as it has not heard of that.
     down = {address for node, address in cluster.target.addresses.items() if not cluster.is_up(node)}

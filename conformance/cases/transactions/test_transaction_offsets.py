@@ -17,7 +17,6 @@ from highwater.conformance.cases.support.committed_offsets import (
     stored_parts,
 )
 from highwater.conformance.cases.support.members import GroupDriver
-from highwater.conformance.cases.support.producers import NOT_READY
 from highwater.conformance.cases.support.transactions import (
     ABORT,
     COMMIT,
@@ -33,7 +32,7 @@ from highwater.conformance.client.broker import Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect, only
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import COORDINATOR_UNAVAILABLE, TRANSACTION_NOT_READY, ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from highwater.reference.wire.messages.transactions import (
     DescribeProducersRequest,
@@ -310,7 +309,7 @@ def test_the_timeout_of_the_last_instance_applies(cluster: Cluster) -> None:
 @clause("TXN-17", "unknown")
 @defect(Reply(DescribeTransactionsRequest, "transaction_states.error_code", 0))
 def test_a_transactional_id_that_is_not_there_is_an_error(cluster: Cluster) -> None:
-    producer, not_loaded = Transactional(cluster), (*NOT_READY, ErrorCode.NOT_COORDINATOR)
+    producer, not_loaded = Transactional(cluster), TRANSACTION_NOT_READY | COORDINATOR_UNAVAILABLE
     expect("error code", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, cluster.eventually(
         "a coordinator that has loaded its log",
         lambda: code if (code := describe_transaction(producer).error_code) not in not_loaded else None,

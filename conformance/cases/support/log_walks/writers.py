@@ -21,7 +21,7 @@ from highwater.conformance.cases.support.log_walks.writes import Write, produce
 from highwater.conformance.cases.support.transactions import NEW_END, NEW_PRODUCE, Transactional
 from highwater.conformance.expectations import expect
 from highwater.conformance.models.batches import ABORT, COMMIT, Batch
-from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.errors import TRANSACTION_BUSY, ErrorCode
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -34,7 +34,6 @@ OF_CLIENTS: Final = 3
 """The newest version of AddPartitionsToTxn for clients."""
 ABORTABLE_SINCE: Final = 11
 """First version of Produce that is answered with TRANSACTION_ABORTABLE (KIP-890)."""
-NOT_READY: Final = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS)
 COMPLETE: Final = {ABORT: "CompleteAbort", COMMIT: "CompleteCommit"}
 
 
@@ -193,7 +192,7 @@ class Classic(Writer):
             for topic in reply.results_by_topic_v3_and_below
             for result in topic.results_by_partition
         ]
-        return None if any(error in NOT_READY for error in errors) else reply
+        return None if any(error in TRANSACTION_BUSY for error in errors) else reply
 
     def _version(self) -> int:
         return self.walk.version(ProduceRequest, 0, ABORTABLE_SINCE)
