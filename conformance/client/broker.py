@@ -14,6 +14,7 @@ from highwater.conformance.client.exchange import ExchangeLog
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.client.transport import Clock
+from highwater.reference.client.versions import NEWEST_OF_CASES, OLDEST_OF_CASES
 from highwater.reference.wire.errors import DecodeError
 from highwater.reference.wire.framing import decode_response
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -41,12 +42,6 @@ from highwater.reference.wire.registry import APIS, api_of
 T = TypeVar("T")
 AdvertisedVersions = Mapping[int, tuple[int, int]]
 
-NEWEST_HELPER_VERSIONS: Final = {0: 12, 1: 12, 3: 8, 8: 9, 9: 9}
-"""By API key, the newest version that helpers use unless a case needs a newer one. Newer versions of Produce, Fetch and
-committed offsets name topics by id only (KIP-516). Metadata stays below its first flexible version, so that an error in
-the flexible format fails the cases about Metadata only."""
-OLDEST_HELPER_VERSIONS: Final = {0: 3, 1: 4}
-"""By API key, the oldest version that helpers use: Produce and Fetch have record batches since then (KIP-98)."""
 BY_ID_SINCE: Final = 13
 """First version of Produce and of Fetch that names topics by id only; below, the id is not sent."""
 TOPIC_ID_SINCE: Final = 10
@@ -103,8 +98,8 @@ class Broker(Connection):
         """Return the newest version that both sides support; raises Unsupported if there is none."""
         api = api_of(request)
         lowest, highest = self.advertised.get(api.key, (0, -1))
-        everyday = NEWEST_HELPER_VERSIONS.get(api.key, api.max_version)
-        needed = max(at_least, OLDEST_HELPER_VERSIONS.get(api.key, 0))
+        everyday = NEWEST_OF_CASES.get(api.key, api.max_version)
+        needed = max(at_least, OLDEST_OF_CASES.get(api.key, 0))
         newest = min(highest, api.max_version, everyday if needed <= everyday else api.max_version)
         if newest < max(lowest, api.min_version, needed):
             raise Unsupported(f"{api.name} v{needed} or newer is not advertised")

@@ -6,6 +6,7 @@ from typing import Any, Final, Self
 from highwater.errors import UsageError
 from highwater.reference.client.access import CLIENT_ID, PLAINTEXT, Access
 from highwater.reference.client.connection import AccessError, Connection, ConnectionClosedError, ReplyTimeoutError
+from highwater.reference.client.versions import NEWEST_OF_TOOLS
 from highwater.reference.wire.errors import ErrorCode, WireError
 from highwater.reference.wire.messages.metadata import (
     ApiVersionsRequest,
@@ -17,9 +18,6 @@ from highwater.reference.wire.registry import api_of
 
 MAX_REPLY: Final = 256 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
-
-NEWEST: Final = {0: 12, 1: 12, 8: 9, 9: 7, 10: 3, 20: 5}
-"""The newest version used per API key: later ones have topic ids (KIP-516) or batched groups (KIP-699, KIP-709)."""
 
 
 class BrokerConnection:
@@ -56,7 +54,7 @@ class BrokerConnection:
     def _version_of(self, request: type[Any]) -> int:
         api = api_of(request)
         lowest, highest = self._advertised.get(api.key, (0, -1))
-        version: int = min(highest, api.max_version, NEWEST.get(api.key, highest))
+        version: int = min(highest, api.max_version, NEWEST_OF_TOOLS.get(api.key, highest))
         if version < max(lowest, api.min_version):
             raise UsageError(f"this broker does not serve {api.name}", where=self.address)
         return version

@@ -11,18 +11,14 @@ from typing import Final
 import pytest
 
 from highwater.conformance.cases.records.test_other_replicas import RACKS_SINCE, fetch_reply
+from highwater.conformance.cases.support.committed_offsets import coordinated_offset
 from highwater.conformance.cases.support.reassignments import (
     await_replicas,
     elect_preferred,
     reassign,
 )
 from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr, controller_last, create_assigned_topic
-from highwater.conformance.cases.support.transactions import (
-    ABORT,
-    COMMIT,
-    Transactional,
-    committed_offset,
-)
+from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.cases.topics.test_replicas import log_sizes
 from highwater.conformance.clause import clause
 from highwater.conformance.client.broker import (
@@ -290,14 +286,14 @@ def test_offsets_of_a_transaction_are_valid_when_their_marker_is_replicated(clus
     producer.end(commit=outcome)
     need_time(cluster, until_s)
     while cluster.clock.monotonic() < until_s:
-        found = committed_offset(cluster, group, topic)
+        found = coordinated_offset(cluster, group, topic)
         if cluster.clock.monotonic() < until_s:
             expect("committed offset before the marker is replicated", before, found)
         cluster.clock.sleep(0.05)
     cluster.restore_links()
     after = 4 if outcome else before
     cluster.eventually(
-        f"the committed offset {after}", lambda: committed_offset(cluster, group, topic) == after, FAILOVER_S
+        f"the committed offset {after}", lambda: coordinated_offset(cluster, group, topic) == after, FAILOVER_S
     )
 
 

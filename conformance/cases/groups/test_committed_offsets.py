@@ -1,6 +1,6 @@
 """Committed offsets: OffsetCommit and OffsetFetch for one group."""
 
-from highwater.conformance.cases.support.committed_offsets import MANY_GROUPS, commit, committed_topics
+from highwater.conformance.cases.support.committed_offsets import MANY_GROUPS, commit, committed_part, committed_topics
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.client.broker import Broker, Topic
@@ -29,7 +29,7 @@ PLACES = ("topics.partitions", "groups.topics.partitions")
 def test_a_commit_is_read_back(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
     error = commit(coordinator, group, topic, 42, metadata="note", version=version)
     expect("error code of the commit", 0, error)
-    found = only(only(committed_topics(coordinator, group, topic)).partitions)
+    found = committed_part(coordinator, group, topic)
     expect("offset and metadata", (42, "note"), (found.committed_offset, found.metadata))
 
 
@@ -38,7 +38,7 @@ def test_a_commit_is_read_back(coordinator: Broker, group: str, topic: Topic, ve
 @sweep(OffsetFetchRequest, 1, 9)
 def test_each_version_reads_the_commit(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
     expect("error code of the commit", 0, commit(coordinator, group, topic, 7, metadata="x"))
-    found = only(only(committed_topics(coordinator, group, topic, version)).partitions)
+    found = committed_part(coordinator, group, topic, version)
     expect("error, offset, metadata", (0, 7, "x"), (found.error_code, found.committed_offset, found.metadata))
 
 
@@ -48,7 +48,7 @@ def test_the_leader_epoch_is_kept(coordinator: Broker, group: str, topic: Topic)
     coordinator.version_of(OffsetFetchRequest, 5)
     coordinator.version_of(OffsetCommitRequest, 6)
     commit(coordinator, group, topic, 7, epoch=0)
-    found = only(only(committed_topics(coordinator, group, topic)).partitions)
+    found = committed_part(coordinator, group, topic)
     expect("leader epoch", 0, found.committed_leader_epoch)
 
 
@@ -56,7 +56,7 @@ def test_the_leader_epoch_is_kept(coordinator: Broker, group: str, topic: Topic)
 @defect(*(Reply(OffsetFetchRequest, f"{place}.committed_offset", 0) for place in PLACES))
 @sweep(OffsetFetchRequest, 1, 9)
 def test_no_commit_is_no_error(coordinator: Broker, group: str, topic: Topic, version: int) -> None:
-    found = only(only(committed_topics(coordinator, group, topic, version)).partitions)
+    found = committed_part(coordinator, group, topic, version)
     expect("error code and offset", (0, NONE), (found.error_code, found.committed_offset))
 
 
@@ -69,7 +69,7 @@ def test_a_commit_of_another_generation_is_refused(cluster: Cluster, group: str,
     for step in (-1, 1):
         error = commit(member.broker, group, topic, 1, generation=member.generation + step, member_id=member.member_id)
         expect(f"error code of generation {step:+d}", ErrorCode.ILLEGAL_GENERATION, error)
-    found = only(only(committed_topics(member.broker, group, topic)).partitions)
+    found = committed_part(member.broker, group, topic)
     expect("offset", NONE, found.committed_offset)
 
 
@@ -117,7 +117,7 @@ def test_a_member_may_commit_until_it_joins_again(cluster: Cluster, group: str, 
     member.await_rebalance()
     error = commit(member.broker, group, topic, 5, generation=member.generation, member_id=member.member_id)
     expect("error code", 0, error)
-    found = only(only(committed_topics(member.broker, group, topic)).partitions)
+    found = committed_part(member.broker, group, topic)
     expect("offset", 5, found.committed_offset)
 
 
@@ -127,7 +127,7 @@ def test_a_member_commits(cluster: Cluster, group: str, topic: Topic) -> None:
     member = GroupDriver(cluster, group).stable_member()
     error = commit(member.broker, group, topic, 5, generation=member.generation, member_id=member.member_id)
     expect("error code", 0, error)
-    found = only(only(committed_topics(member.broker, group, topic)).partitions)
+    found = committed_part(member.broker, group, topic)
     expect("offset", 5, found.committed_offset)
 
 

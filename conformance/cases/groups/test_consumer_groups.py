@@ -3,7 +3,7 @@
 import pytest
 
 from highwater.conformance.cases.support.admin import need_feature
-from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
+from highwater.conformance.cases.support.committed_offsets import commit, committed_part
 from highwater.conformance.cases.support.consumer_members import (
     JOIN,
     LEAVE,
@@ -396,5 +396,5 @@ def test_offsets_outlive_the_change_of_protocol(cluster: Cluster, group: Consume
     broker = group.connect()
     expect("error code of the commit", 0, commit(broker, group.name, topic, 42))
     group.joined_member()
-    found = only(only(committed_topics(broker, group.name, topic)).partitions)
+    found = committed_part(broker, group.name, topic)
     expect("offset", 42, found.committed_offset)

@@ -8,7 +8,7 @@ from highwater.conformance.cases.groups.test_static_members import static_pair
 from highwater.conformance.cases.support.committed_offsets import (
     commit,
     committed_offset,
-    committed_topics,
+    committed_part,
     offsets_partition,
     settled,
 )
@@ -208,7 +208,7 @@ def test_all_of_a_committed_offset_is_loaded(cluster: Cluster, group: str, topic
     with cluster.coordinator(group) as next_coordinator:
 
         def loaded() -> tuple[int, int, str | None]:
-            found = only(only(committed_topics(next_coordinator, group, topic)).partitions)
+            found = committed_part(next_coordinator, group, topic)
             return found.committed_offset, found.committed_leader_epoch, found.metadata
 
         expected: tuple[int, int, str | None] = (5, 3, "m")
@@ -227,7 +227,7 @@ def test_the_next_coordinator_returns_no_older_offset(cluster: Cluster, group: s
     with cluster.coordinator(group) as next_coordinator:
 
         def known() -> int | None:
-            found = only(only(committed_topics(next_coordinator, group, topic)).partitions)
+            found = committed_part(next_coordinator, group, topic)
             return None if found.error_code else found.committed_offset
 
         for number in range(1, ANSWERS + 1):
@@ -295,12 +295,12 @@ def test_an_open_transaction_stays_pending_at_the_next_coordinator(
 
     def stable_offset() -> tuple[int, int]:
         with cluster.coordinator(group) as broker:
-            part = only(only(committed_topics(broker, group, topic, version, require_stable=True)).partitions)
+            part = committed_part(broker, group, topic, version, require_stable=True)
         return part.error_code, part.committed_offset
 
     expect("error code while the transaction is open", ErrorCode.UNSTABLE_OFFSET_COMMIT, stable_offset()[0])
     with cluster.coordinator(group) as broker:
-        loose = only(only(committed_topics(broker, group, topic, version)).partitions)
+        loose = committed_part(broker, group, topic, version)
     expect("offset without require_stable", 5, loose.committed_offset)
     producer.reconnect().end(commit=commits)
     expected = (0, 42 if commits else 5)

@@ -7,7 +7,7 @@ from highwater.conformance.cases.support.committed_offsets import (
     by_topic,
     commit,
     committed_offset,
-    committed_topics,
+    committed_part,
     error_codes,
     expected_errors,
     expected_parts,
@@ -99,7 +99,7 @@ def test_groups_have_offsets_of_their_own(cluster: Cluster, coordinator: Broker,
 @defect(Reply(OffsetFetchRequest, "groups.topics.partitions.metadata", None))
 def test_null_metadata_is_read_as_none(coordinator: Broker, group: str, topic: Topic) -> None:
     expect("error code", 0, commit(coordinator, group, topic, 1, metadata=None))
-    found = only(only(committed_topics(coordinator, group, topic)).partitions)
+    found = committed_part(coordinator, group, topic)
     expect("metadata", "", found.metadata)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from highwater.conformance.client.broker import Broker, Topic
 from highwater.conformance.client.cluster import Cluster
-from highwater.conformance.expectations import only
+from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
@@ -22,7 +22,7 @@ from highwater.reference.wire.messages.committed_offsets import (
 
 T = TypeVar("T")
 
-MANY_GROUPS: Final = 8
+ONE_GROUP, MANY_GROUPS = 7, 8
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
@@ -45,7 +45,7 @@ def committed_topics(broker: Broker, group: str, topic: Topic | None, version: i
     """Return the topics of an OffsetFetch reply; None requests all topics."""
     chosen = broker.version_of(OffsetFetchRequest) if version is None else version
     indexes = (topic.partition,) if topic else ()
-    if chosen >= MANY_GROUPS:
+    if chosen > ONE_GROUP:
         new = (OffsetFetchRequestTopics(name=topic.name, partition_indexes=indexes),) if topic else None
         request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=new),), **fields)
         return only(broker.call(request, chosen).groups).topics
@@ -53,9 +53,22 @@ def committed_topics(broker: Broker, group: str, topic: Topic | None, version: i
     return broker.call(OffsetFetchRequest(group_id=group, topics=old, **fields), chosen).topics
 
 
+def committed_part(broker: Broker, group: str, topic: Topic, version: int | None = None, **fields: Any) -> Any:
+    """Return what OffsetFetch returns for the partition."""
+    return only(only(committed_topics(broker, group, topic, version, **fields)).partitions)
+
+
 def committed_offset(broker: Broker, group: str, topic: Topic) -> int:
     """Return the committed offset, -1 for none."""
-    return int(only(only(committed_topics(broker, group, topic)).partitions).committed_offset)
+    return int(committed_part(broker, group, topic).committed_offset)
+
+
+def coordinated_offset(cluster: Cluster, group: str, topic: Topic) -> int:
+    """Return the offset that the group's coordinator has committed, -1 for none; uses versions with one group."""
+    with cluster.coordinator(group) as broker:
+        part = committed_part(broker, group, topic, min(broker.version_of(OffsetFetchRequest), ONE_GROUP))
+    expect("error code of OffsetFetch", 0, part.error_code)
+    return int(part.committed_offset)
 
 
 # -- a request with valid and invalid parts -----------------------------------------------------------------

@@ -15,7 +15,6 @@ from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import TRANSACTION_NOT_READY
-from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from highwater.reference.wire.messages.fetch import PartitionData
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest, FindCoordinatorRequest
 from highwater.reference.wire.messages.produce import PartitionProduceResponse, ProduceRequest
@@ -35,7 +34,6 @@ TRANSACTION_KEY: Final = 1
 COMMIT, ABORT = True, False
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 BATCHED_COORDINATORS: Final = 4
-ONE_GROUP: Final = 7
 CLASSIC_VERSIONS: Final = {
     ProduceRequest: 11,
     AddPartitionsToTxnRequest: 3,
@@ -294,17 +292,6 @@ def eventually_stable(cluster: Cluster, leader: Broker, topic: Topic, offset: in
         lambda: fetch_committed(leader, topic).last_stable_offset == offset,
         timeout_s,
     )
-
-
-def committed_offset(cluster: Cluster, group: str, topic: Topic) -> int:
-    """Return the committed offset, -1 for none; uses OffsetFetch versions with one group."""
-    request = OffsetFetchRequestTopic(name=topic.name, partition_indexes=(topic.partition,))
-    with cluster.coordinator(group) as broker:
-        version = min(broker.version_of(OffsetFetchRequest), ONE_GROUP)
-        reply = broker.call(OffsetFetchRequest(group_id=group, topics=(request,)), version)
-    part = only(only(reply.topics).partitions)
-    expect("error code of OffsetFetch", 0, part.error_code)
-    return int(part.committed_offset)
 
 
 def describe_transaction(producer: Transactional) -> Any:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
+from highwater.conformance.cases.support.committed_offsets import commit, committed_part
 from highwater.conformance.cases.support.transactions import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -147,7 +147,7 @@ def test_only_the_offset_of_the_transaction_is_unstable(cluster: Cluster, topic:
     producer.add_offsets(group)
     expect("error code of the commit", 0, producer.commit_offset(group, topic, 42))
     for asked, expected in ((topic, (ErrorCode.UNSTABLE_OFFSET_COMMIT, NONE)), (other, (0, 5))):
-        part = only(only(committed_topics(broker, group, asked, version, require_stable=True)).partitions)
+        part = committed_part(broker, group, asked, version, require_stable=True)
         expect("error code and offset", expected, (part.error_code, part.committed_offset))
     producer.end(commit=False)
 
@@ -183,14 +183,14 @@ def test_an_offset_of_an_open_transaction_is_unstable(cluster: Cluster, topic: T
     broker.need(OffsetFetchRequest, version)
     producer.add_offsets(group)
     expect("error code of the commit", 0, producer.commit_offset(group, topic, 42))
-    open_one = only(only(committed_topics(broker, group, topic, version, require_stable=True)).partitions)
+    open_one = committed_part(broker, group, topic, version, require_stable=True)
     expect("error code while the transaction is open", ErrorCode.UNSTABLE_OFFSET_COMMIT, open_one.error_code)
-    loose = only(only(committed_topics(broker, group, topic, version)).partitions)
+    loose = committed_part(broker, group, topic, version)
     expect("error code and offset without require_stable", (0, NONE), (loose.error_code, loose.committed_offset))
     producer.end(commit=True)
 
     def stable() -> bool:
-        part = only(only(committed_topics(broker, group, topic, version, require_stable=True)).partitions)
+        part = committed_part(broker, group, topic, version, require_stable=True)
         return (part.error_code, part.committed_offset) == (0, 42)
 
     cluster.eventually("the committed offset", stable)

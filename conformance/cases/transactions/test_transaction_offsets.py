@@ -6,8 +6,10 @@ import pytest
 
 from highwater.conformance.cases.support.committed_offsets import (
     OFFSETS_TOPIC,
+    ONE_GROUP,
     by_topic,
     commit,
+    coordinated_offset,
     error_codes,
     expected_errors,
     expected_parts,
@@ -22,9 +24,7 @@ from highwater.conformance.cases.support.transactions import (
     COMMIT,
     NEW_END,
     NEW_OFFSETS,
-    ONE_GROUP,
     Transactional,
-    committed_offset,
     describe_transaction,
 )
 from highwater.conformance.clause import clause, sweep
@@ -57,9 +57,9 @@ def test_offsets_count_when_the_transaction_commits(
     group = cluster.group()
     expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
     expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, 42, version=version))
-    expect("offset before the commit", -1, committed_offset(cluster, group, topic))
+    expect("offset before the commit", -1, coordinated_offset(cluster, group, topic))
     producer.end(commit=COMMIT)
-    cluster.eventually("the committed offset", lambda: committed_offset(cluster, group, topic) == 42)
+    cluster.eventually("the committed offset", lambda: coordinated_offset(cluster, group, topic) == 42)
 
 
 @clause("TXN-10", "two commits")
@@ -70,8 +70,8 @@ def test_all_offsets_of_a_transaction_count(cluster: Cluster, topic: Topic, prod
     for committed, offset in ((topic, 42), (other, 43), (other, 44)):
         expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, committed, offset))
     producer.end(commit=COMMIT)
-    cluster.eventually("the last offset", lambda: committed_offset(cluster, group, other) == 44)
-    expect("offset of the first commit", 42, committed_offset(cluster, group, topic))
+    cluster.eventually("the last offset", lambda: coordinated_offset(cluster, group, other) == 44)
+    expect("offset of the first commit", 42, coordinated_offset(cluster, group, topic))
 
 
 @clause("TXN-10", "smaller")
@@ -85,7 +85,7 @@ def test_the_offset_of_a_transaction_may_be_the_smaller_one(
     expect("error code of AddOffsetsToTxn", 0, producer.add_offsets(group))
     expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, 5))
     producer.end(commit=COMMIT)
-    cluster.eventually("the smaller offset", lambda: committed_offset(cluster, group, topic) == 5)
+    cluster.eventually("the smaller offset", lambda: coordinated_offset(cluster, group, topic) == 5)
 
 
 @clause("TXN-10", "mixed")
@@ -124,7 +124,7 @@ def test_an_offset_committed_after_that_of_an_open_transaction_remains(
         expect("error code of OffsetCommit", 0, commit(broker, group, topic, 9))
     producer.end(commit=COMMIT)
     producer.begin(topic)  # succeeds once the commit is complete
-    expect("offset", 9, committed_offset(cluster, group, topic))
+    expect("offset", 9, coordinated_offset(cluster, group, topic))
 
 
 @clause("TXN-10", "several groups")
@@ -139,7 +139,7 @@ def test_offsets_of_several_groups_count_together(cluster: Cluster, topic: Topic
     for number, group in enumerate(groups):
 
         def is_committed(group: str = group, offset: int = 40 + number) -> bool:
-            return committed_offset(cluster, group, topic) == offset
+            return coordinated_offset(cluster, group, topic) == offset
 
         cluster.eventually(f"the offset of group {number}", is_committed)
 
@@ -179,8 +179,8 @@ def test_offsets_of_a_deleted_topic_are_no_longer_pending(
 
     cluster.eventually("no pending offset of the deleted topic", is_stable, 20.0)
     producer.end(commit=COMMIT)
-    cluster.eventually("the offset of the other topic", lambda: committed_offset(cluster, group, topic) == 4)
-    expect("offset of the deleted topic", -1, committed_offset(cluster, group, deleted))
+    cluster.eventually("the offset of the other topic", lambda: coordinated_offset(cluster, group, topic) == 4)
+    expect("offset of the deleted topic", -1, coordinated_offset(cluster, group, deleted))
 
 
 @clause("TXN-10", "abort")
@@ -194,7 +194,7 @@ def test_offsets_of_an_aborted_transaction_do_not_count(
         expect("error code of TxnOffsetCommit", 0, producer.commit_offset(group, topic, offset))
         producer.end(commit=outcome)
     producer.begin(topic)  # succeeds once the abort is complete
-    expect("offset", 1, committed_offset(cluster, group, topic))
+    expect("offset", 1, coordinated_offset(cluster, group, topic))
 
 
 @clause("TXN-10", "new")
@@ -203,7 +203,7 @@ def test_an_offset_takes_its_group_in(cluster: Cluster, topic: Topic, new_produc
     group = cluster.group()
     expect("error code", 0, new_producer.commit_offset(group, topic, 7, version=NEW_OFFSETS))
     new_producer.end(commit=COMMIT, version=NEW_END)
-    cluster.eventually("the committed offset", lambda: committed_offset(cluster, group, topic) == 7)
+    cluster.eventually("the committed offset", lambda: coordinated_offset(cluster, group, topic) == 7)
 
 
 @clause("TXN-10", "not added")

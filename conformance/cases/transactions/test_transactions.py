@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from highwater.conformance.cases.support.committed_offsets import coordinated_offset
 from highwater.conformance.cases.support.producers import init_producer_id
 from highwater.conformance.cases.support.transactions import (
     COMMIT,
@@ -14,7 +15,6 @@ from highwater.conformance.cases.support.transactions import (
     NEW_PRODUCE,
     Transactional,
     code_id_epoch,
-    committed_offset,
     committed_values,
     coordinator_of,
     eventually_stable,
@@ -129,7 +129,7 @@ def test_a_fenced_instance_cannot_commit_offsets(cluster: Cluster, topic: Topic,
         expect("error code of AddOffsetsToTxn of the new instance", 0, new.add_offsets(group))
     expect("error code of the new instance", 0, new.commit_offset(group, topic, 8))
     new.end(commit=COMMIT)
-    cluster.eventually("the offset of the new instance", lambda: committed_offset(cluster, group, topic) == 8)
+    cluster.eventually("the offset of the new instance", lambda: coordinated_offset(cluster, group, topic) == 8)
 
 
 @clause("TXN-1", "EndTxn")

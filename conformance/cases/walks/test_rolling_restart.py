@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from highwater.conformance.cases.support.admin import controller, describe_configs
-from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
+from highwater.conformance.cases.support.committed_offsets import commit, committed_part, committed_topics
 from highwater.conformance.cases.support.log_walks.reads import READ_COMMITTED, READ_UNCOMMITTED
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.cases.support.offsets import delete_records, epoch_end
@@ -228,7 +228,7 @@ class Stored:
         with self.cluster.coordinator(self.other_group) as broker:
 
             def offset() -> int:
-                return int(only(only(committed_topics(broker, self.other_group, second)).partitions).committed_offset)
+                return int(committed_part(broker, self.other_group, second).committed_offset)
 
             self.cluster.eventually("the offset of the transaction", lambda: offset() == 42, BACK_S)
 

@@ -15,7 +15,6 @@ from highwater.conformance.cases.support.replicas import FOLLOWERS_SERVE_SINCE
 from highwater.conformance.client.broker import (
     BY_ID_SINCE,
     LATEST,
-    OLDEST_HELPER_VERSIONS,
     TOPIC_ID_SINCE,
     Broker,
     Topic,
@@ -25,6 +24,7 @@ from highwater.conformance.expectations import expect, require
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.models.batches import NONE
 from highwater.conformance.models.log import ModelLog
+from highwater.reference.client.versions import OLDEST_OF_CASES
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
@@ -120,7 +120,7 @@ class Walk:
         """Return the advertised versions from the first one on; raises Unsupported if there is none."""
         api = api_of(request)
         lowest, newest = self.cluster.advertised.get(api.key, (0, -1))
-        oldest = (OLDEST_HELPER_VERSIONS.get(api.key, 0), self._oldest.get(request, 0))
+        oldest = (OLDEST_OF_CASES.get(api.key, 0), self._oldest.get(request, 0))
         bottom = max(first, lowest, api.min_version, *oldest)
         found = list(range(bottom, min(newest, api.max_version if last is None else last) + 1))
         if not found:
@@ -130,7 +130,7 @@ class Walk:
     def version(self, request: type[Any], first: int = 0, last: int | None = None) -> int:
         """Choose an advertised version; one that names topics by id only if the topics have ids."""
         found = self.versions(request, first, last)
-        if not self.ids and api_of(request).key in OLDEST_HELPER_VERSIONS:
+        if not self.ids and api_of(request).key in OLDEST_OF_CASES:
             found = [version for version in found if version < BY_ID_SINCE]
         return self.random.choice(found)
 
