@@ -1,17 +1,19 @@
 """Build requests from plain data by the schema of their messages.
 
     request("JoinGroup", group_id="g", protocols=[["range", b"metadata"]])
+    message(JoinGroupRequest, group_id="g", protocols=[["range", b"metadata"]])
 
 A struct is given as a dict by field name, as a list of its first fields, or as the value of its first field alone.
 Arrays are lists or tuples. Text for a field of bytes is encoded.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from highwater.reference.wire.registry import APIS, Api
 from highwater.reference.wire.schema import ArrayOf, Field, FieldType, Sized, StructOf, fields_of
 
+T = TypeVar("T")
 API_BY_NAME: Final[Mapping[str, Api]] = {api.name: api for api in APIS.values()}
 BYTES: Final = frozenset({"bytes", "records"})
 
@@ -21,6 +23,12 @@ def request(name: str, /, **values: Any) -> Any:
     if name not in API_BY_NAME:
         raise ValueError(f"no API is called {name}")
     return build(API_BY_NAME[name].request, values)
+
+
+def message(struct: type[T], /, **values: Any) -> T:
+    """Return a message of this type with these fields. Raises ValueError for an unknown field."""
+    found: T = build(struct, values)
+    return found
 
 
 def build(struct: type[Any], value: Any) -> Any:

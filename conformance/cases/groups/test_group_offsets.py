@@ -18,18 +18,14 @@ from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause, sweep
 from highwater.conformance.client.broker import Broker, Topic
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, decrement, defect, without_error
 from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
     OffsetFetchRequest,
-    OffsetFetchRequestGroup,
 )
 from highwater.reference.wire.messages.consumer_groups import ConsumerProtocolSubscription, encode_subscription
 
@@ -63,10 +59,9 @@ def test_a_commit_for_no_topic_fails_alone(
     cluster: Cluster, coordinator: Broker, group: str, topic: Topic, version: int
 ) -> None:
     names = (topic.name, cluster.name())
-    parts = (OffsetCommitRequestPartition(partition_index=topic.partition, committed_offset=7),)
-    request = OffsetCommitRequest(
-        group_id=group, topics=tuple(OffsetCommitRequestTopic(name=name, partitions=parts) for name in names)
-    )
+    parts = [[topic.partition, 7]]
+    topics = [{"name": name, "partitions": parts} for name in names]
+    request = message(OffsetCommitRequest, group_id=group, topics=topics)
     reply = coordinator.call(request, version)
     found = {listed_topic.name: only(listed_topic.partitions).error_code for listed_topic in reply.topics}
     expect("error codes", True, found == {names[0]: 0, names[1]: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
@@ -77,9 +72,9 @@ def test_a_commit_for_no_topic_fails_alone(
 @defect(Reply(OffsetCommitRequest, ERROR, 0), Reply(OffsetFetchRequest, OFFSET, NONE))
 def test_a_commit_for_no_partition_fails_alone(coordinator: Broker, group: str, topic: Topic) -> None:
     indexes = (topic.partition, 1000)
-    parts = tuple(OffsetCommitRequestPartition(partition_index=index, committed_offset=7) for index in indexes)
-    requested = (OffsetCommitRequestTopic(name=topic.name, partitions=parts),)
-    reply = coordinator.call(OffsetCommitRequest(group_id=group, topics=requested))
+    parts = [[index, 7] for index in indexes]
+    requested = [{"name": topic.name, "partitions": parts}]
+    reply = coordinator.call(message(OffsetCommitRequest, group_id=group, topics=requested))
     found = {part.partition_index: part.error_code for part in only(reply.topics).partitions}
     expect("error codes", True, found == {topic.partition: 0, 1000: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
     expect("offset of the existing partition", 7, committed_offset(coordinator, group, topic))
@@ -141,9 +136,9 @@ def test_the_subscription_of_every_member_counts(cluster: Cluster, group: str, t
     leader.sync({leader.member_id: b"a", follower.member_id: b"b"})
     expect("error code of the sync", 0, follower.sync_error())
     for subscribed in (topic, other):
-        parts = (OffsetDeleteRequestPartition(partition_index=subscribed.partition),)
-        requested = (OffsetDeleteRequestTopic(name=subscribed.name, partitions=parts),)
-        reply = leader.broker.call(OffsetDeleteRequest(group_id=group, topics=requested))
+        parts = [subscribed.partition]
+        requested = [[subscribed.name, parts]]
+        reply = leader.broker.call(message(OffsetDeleteRequest, group_id=group, topics=requested))
         found = only(only(reply.topics).partitions).error_code
         expect("error code", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, found)
 
@@ -158,10 +153,8 @@ def test_the_offset_of_a_subscribed_topic_stays(cluster: Cluster, group: str, to
     driver = GroupDriver(cluster, group)
     member = driver.stable_member(metadata=encode_subscription(ConsumerProtocolSubscription(topics=(topic.name,))))
     commit(member.broker, group, topic, 5, generation=member.generation, member_id=member.member_id)
-    parts = (OffsetDeleteRequestPartition(partition_index=topic.partition),)
-    requested = OffsetDeleteRequest(
-        group_id=group, topics=(OffsetDeleteRequestTopic(name=topic.name, partitions=parts),)
-    )
+    parts = [topic.partition]
+    requested = message(OffsetDeleteRequest, group_id=group, topics=[[topic.name, parts]])
     reply = member.broker.call(requested)
     expect(
         "error codes",
@@ -187,9 +180,9 @@ def test_each_offset_is_deleted_or_refused_by_itself(cluster: Cluster, group: st
         first.name: 0, subscribed.name: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
         cluster.name(): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, last.name: 0,
     }  # fmt: skip
-    parts = (OffsetDeleteRequestPartition(partition_index=0),)
-    requested = tuple(OffsetDeleteRequestTopic(name=name, partitions=parts) for name in errors)
-    reply = member.broker.call(OffsetDeleteRequest(group_id=group, topics=requested))
+    parts = [0]
+    requested = [[name, parts] for name in errors]
+    reply = member.broker.call(message(OffsetDeleteRequest, group_id=group, topics=requested))
     found = {listed_topic.name: only(listed_topic.partitions).error_code for listed_topic in reply.topics}
     expect("error codes", (0, errors), (reply.error_code, found))
     offsets = [committed_offset(member.broker, group, committed) for committed in (first, subscribed, last)]
@@ -200,13 +193,10 @@ def test_each_offset_is_deleted_or_refused_by_itself(cluster: Cluster, group: st
 @defect(Reply(OffsetCommitRequest, ERROR, 0), Reply(OffsetFetchRequest, OFFSET, NONE))
 def test_each_offset_is_committed_or_refused_by_itself(cluster: Cluster, coordinator: Broker, group: str) -> None:
     commits = mixed_commits(cluster)
-    topics = tuple(
-        OffsetCommitRequestTopic(
-            name=name, partitions=tuple(OffsetCommitRequestPartition(**each.fields) for each in wanted)
-        )
-        for name, wanted in by_topic(commits).items()
-    )
-    reply = coordinator.call(OffsetCommitRequest(group_id=group, topics=topics))
+    topics = [
+        {"name": name, "partitions": [each.fields for each in wanted]} for name, wanted in by_topic(commits).items()
+    ]
+    reply = coordinator.call(message(OffsetCommitRequest, group_id=group, topics=topics))
     expect("error codes", expected_errors(commits), error_codes(reply))
     expect("offsets, leader epochs and metadata", True, stored_parts(coordinator, group) == expected_parts(commits))
 
@@ -215,6 +205,6 @@ def test_each_offset_is_committed_or_refused_by_itself(cluster: Cluster, coordin
 @sweep(OffsetFetchRequest, MANY_GROUPS, 9)
 @defect(Reply(OffsetFetchRequest, "groups", ()))
 def test_a_group_that_never_was_has_no_offsets(coordinator: Broker, group: str, version: int) -> None:
-    request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=None),))
+    request = message(OffsetFetchRequest, groups=[{"group_id": group, "topics": None}])
     found = only(coordinator.call(request, version).groups)
     expect("error code and number of topics", (0, 0), (found.error_code, len(found.topics)))

@@ -18,17 +18,13 @@ from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Tran
 from highwater.conformance.clause import clause
 from highwater.conformance.client.broker import Topic, batch, records_of
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.share_groups import (
-    AlterOffsetsPartition,
-    AlterOffsetsTopic,
     AlterShareGroupOffsetsRequest,
-    DeleteOffsetsTopic,
     DeleteShareGroupOffsetsRequest,
-    DescribeOffsetsGroup,
-    DescribeOffsetsTopic,
     DescribeShareGroupOffsetsRequest,
     ShareAcknowledgeRequest,
     ShareFetchRequest,
@@ -356,25 +352,25 @@ def test_a_committed_reader_skips_aborted_records(cluster: Cluster, topic: Topic
 
 def start_offset(group: ShareGroup) -> tuple[int, int]:
     """Return error code and start offset of the group's partition."""
-    topic = DescribeOffsetsTopic(topic_name=group.topic.name, partitions=(group.topic.partition,))
-    request = DescribeShareGroupOffsetsRequest(groups=(DescribeOffsetsGroup(group_id=group.name, topics=(topic,)),))
+    topic = [group.topic.name, [group.topic.partition]]
+    request = message(DescribeShareGroupOffsetsRequest, groups=[[group.name, [topic]]])
     with group.cluster.coordinator(group.name) as broker:
         found = only(only(only(broker.call(request).groups).topics).partitions)
     return found.error_code, found.start_offset
 
 
 def alter_offset(group: ShareGroup, offset: int) -> int:
-    part = AlterOffsetsPartition(partition_index=group.topic.partition, start_offset=offset)
-    topic = AlterOffsetsTopic(topic_name=group.topic.name, partitions=(part,))
+    part = [group.topic.partition, offset]
+    topic = [group.topic.name, [part]]
     with group.cluster.coordinator(group.name) as broker:
-        reply = broker.call(AlterShareGroupOffsetsRequest(group_id=group.name, topics=(topic,)))
+        reply = broker.call(message(AlterShareGroupOffsetsRequest, group_id=group.name, topics=[topic]))
     return int(reply.error_code or only(only(reply.responses).partitions).error_code)
 
 
 def delete_offset(group: ShareGroup) -> int:
-    topic = DeleteOffsetsTopic(topic_name=group.topic.name)
+    topic = group.topic.name
     with group.cluster.coordinator(group.name) as broker:
-        reply = broker.call(DeleteShareGroupOffsetsRequest(group_id=group.name, topics=(topic,)))
+        reply = broker.call(message(DeleteShareGroupOffsetsRequest, group_id=group.name, topics=[topic]))
     return int(reply.error_code or only(reply.responses).error_code)
 
 

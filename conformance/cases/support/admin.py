@@ -5,15 +5,13 @@ from typing import Any, Final
 
 from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.models.settings import TOPIC, Change
 from highwater.reference.wire.messages.configs import (
-    AlterableConfig,
     AlterConfigsRequest,
-    AlterConfigsResource,
     DescribeConfigsRequest,
-    DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
     IncrementalAlterableConfig,
@@ -87,11 +85,9 @@ def describe_configs(
     broker: Broker, name: str, keys: Sequence[str] | None = None, *, kind: int = TOPIC, version: int | None = None,
     **fields: Any,
 ) -> DescribeConfigsResult:  # fmt: skip
-    resource = DescribeConfigsResource(
-        resource_type=kind, resource_name=name, configuration_keys=None if keys is None else tuple(keys)
-    )
+    resource = [kind, name, None if keys is None else tuple(keys)]
     result: DescribeConfigsResult = only(
-        broker.call(DescribeConfigsRequest(resources=(resource,), **fields), version).results
+        broker.call(message(DescribeConfigsRequest, resources=[resource], **fields), version).results
     )
     return result
 
@@ -108,9 +104,9 @@ def replace_configs(
     version: int | None = None,
 ) -> int:  # fmt: skip
     """Replace all configs with AlterConfigs and return the error code."""
-    configs = tuple(AlterableConfig(name=key, value=value) for key, value in settings.items())
-    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-    request = AlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+    configs = [[key, value] for key, value in settings.items()]
+    resource = [kind, name, configs]
+    request = message(AlterConfigsRequest, resources=[resource], validate_only=validate_only)
     return int(only(broker.call(request, version).responses).error_code)
 
 

@@ -7,17 +7,13 @@ from typing import Any, Final, TypeVar
 
 from highwater.conformance.client.broker import Broker, Topic
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
 )
 
 T = TypeVar("T")
@@ -30,13 +26,13 @@ def commit(
     broker: Broker, group: str, topic: Topic, offset: int, *, metadata: str | None = "", epoch: int = -1,
     version: int | None = None, generation: int = -1, member_id: str = "", instance: str | None = None,
 ) -> int:  # fmt: skip
-    part = OffsetCommitRequestPartition(
-        partition_index=topic.partition, committed_offset=offset, committed_metadata=metadata,
-        committed_leader_epoch=epoch,
-    )  # fmt: skip
-    request = OffsetCommitRequest(
-        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, group_instance_id=instance,
-        topics=(OffsetCommitRequestTopic(name=topic.name, partitions=(part,)),),
+    part = {
+        "partition_index": topic.partition, "committed_offset": offset, "committed_metadata": metadata,
+        "committed_leader_epoch": epoch,
+    }  # fmt: skip
+    request = message(
+        OffsetCommitRequest, group_id=group, generation_id_or_member_epoch=generation, member_id=member_id,
+        group_instance_id=instance, topics=[{"name": topic.name, "partitions": [part]}],
     )  # fmt: skip
     return int(only(only(broker.call(request, version).topics).partitions).error_code)
 
@@ -46,11 +42,11 @@ def committed_topics(broker: Broker, group: str, topic: Topic | None, version: i
     chosen = broker.version_of(OffsetFetchRequest) if version is None else version
     indexes = (topic.partition,) if topic else ()
     if chosen > ONE_GROUP:
-        new = (OffsetFetchRequestTopics(name=topic.name, partition_indexes=indexes),) if topic else None
-        request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=new),), **fields)
+        new = [{"name": topic.name, "partition_indexes": indexes}] if topic else None
+        request = message(OffsetFetchRequest, groups=[{"group_id": group, "topics": new}], **fields)
         return only(broker.call(request, chosen).groups).topics
-    old = (OffsetFetchRequestTopic(name=topic.name, partition_indexes=indexes),) if topic else None
-    return broker.call(OffsetFetchRequest(group_id=group, topics=old, **fields), chosen).topics
+    old = [[topic.name, indexes]] if topic else None
+    return broker.call(message(OffsetFetchRequest, group_id=group, topics=old, **fields), chosen).topics
 
 
 def committed_part(broker: Broker, group: str, topic: Topic, version: int | None = None, **fields: Any) -> Any:

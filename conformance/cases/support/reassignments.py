@@ -6,6 +6,7 @@ from typing import Any, Final
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller
 from highwater.conformance.client.broker import Topic
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.replicas import (
@@ -13,9 +14,6 @@ from highwater.reference.wire.messages.replicas import (
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicPartitions,
 )
 
 PREFERRED, UNCLEAN = 0, 1
@@ -27,9 +25,8 @@ def elect(
     cluster: Cluster, topic: str, partition: int = 0, *, kind: int = PREFERRED, version: int | None = None
 ) -> int:
     """Elect a leader and return the error code of the partition."""
-    request = ElectLeadersRequest(
-        election_type=kind, timeout_ms=TIMEOUT_MS,
-        topic_partitions=(TopicPartitions(topic=topic, partitions=(partition,)),),
+    request = message(
+        ElectLeadersRequest, election_type=kind, timeout_ms=TIMEOUT_MS, topic_partitions=[[topic, [partition]]],
     )  # fmt: skip
     with controller(cluster) as broker:
         reply = broker.call(request, version, WAIT_S)
@@ -39,10 +36,8 @@ def elect(
 
 def reassign(cluster: Cluster, topic: str, replicas: tuple[int, ...] | None, partition: int = 0, **fields: Any) -> int:
     """Start a reassignment, or cancel it for None, and return the error code of the partition."""
-    part = ReassignablePartition(partition_index=partition, replicas=replicas)
-    request = AlterPartitionReassignmentsRequest(
-        topics=(ReassignableTopic(name=topic, partitions=(part,)),), timeout_ms=TIMEOUT_MS, **fields
-    )
+    part = [partition, replicas]
+    request = message(AlterPartitionReassignmentsRequest, topics=[[topic, [part]]], timeout_ms=TIMEOUT_MS, **fields)
     with controller(cluster) as broker:
         reply = broker.call(request, 1 if fields else None, WAIT_S)
     expect("error code of AlterPartitionReassignments", 0, reply.error_code)
@@ -84,9 +79,7 @@ def move_leader(cluster: Cluster, topic: Topic, node: int) -> Topic:
 
 def elect_preferred(cluster: Cluster, topic: Topic) -> Topic:
     """Elect the preferred replica, and return the topic with another leader than before."""
-    requested = ElectLeadersRequest(
-        election_type=0, topic_partitions=(TopicPartitions(topic=topic.name, partitions=(0,)),), timeout_ms=10_000
-    )
+    requested = message(ElectLeadersRequest, election_type=0, topic_partitions=[[topic.name, [0]]], timeout_ms=10_000)
     cluster.call_controller(requested)
     return cluster.topic(topic.name, excluded_leader=topic.leader_id, timeout_s=MOVE_S)
 
@@ -94,19 +87,13 @@ def elect_preferred(cluster: Cluster, topic: Topic) -> Topic:
 def move_leaders(cluster: Cluster, topics: Sequence[Topic], node: int) -> None:
     """Make this replica the preferred one of each partition, elect it, and wait until it leads them all."""
     order = {topic: (node, *(each for each in replicas_of(cluster, topic) if each != node)) for topic in topics}
-    moving = tuple(
-        ReassignableTopic(
-            name=topic.name,
-            partitions=(ReassignablePartition(partition_index=topic.partition, replicas=replicas),),
-        )
-        for topic, replicas in order.items()
-    )
-    elected = tuple(TopicPartitions(topic=topic.name, partitions=(topic.partition,)) for topic in topics)
+    moving = [[topic.name, [[topic.partition, replicas]]] for topic, replicas in order.items()]
+    elected = [[topic.name, [topic.partition]] for topic in topics]
     with controller(cluster) as broker:
-        broker.call(AlterPartitionReassignmentsRequest(topics=moving, timeout_ms=TIMEOUT_MS), None, WAIT_S)
+        broker.call(message(AlterPartitionReassignmentsRequest, topics=moving, timeout_ms=TIMEOUT_MS), None, WAIT_S)
         for topic, replicas in order.items():
             await_replicas(cluster, topic, replicas)
-        reply = broker.call(ElectLeadersRequest(topic_partitions=elected, timeout_ms=TIMEOUT_MS), None, WAIT_S)
+        reply = broker.call(message(ElectLeadersRequest, topic_partitions=elected, timeout_ms=TIMEOUT_MS), None, WAIT_S)
     for result in reply.replica_election_results:
         for part in result.partition_result:
             expect("error code of ElectLeaders", {0, ErrorCode.ELECTION_NOT_NEEDED}, part.error_code)

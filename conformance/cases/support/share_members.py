@@ -6,13 +6,12 @@ from typing import Any, Final
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.client.broker import Broker, Topic
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
-    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
 from highwater.reference.wire.messages.share_groups import (
     AcknowledgementBatch,
@@ -65,13 +64,10 @@ class ShareGroup:
 
 def configure(cluster: Cluster, group: str, configs: dict[str, str]) -> None:
     """Set configurations of a group; raises Unsupported if the target rejects them."""
-    changes = tuple(
-        IncrementalAlterableConfig(name=name.replace("_", "."), config_operation=SET, value=value)
-        for name, value in configs.items()
-    )
-    resource = IncrementalAlterConfigsResource(resource_type=GROUP_CONFIG, resource_name=group, configs=changes)
+    changes = [[name.replace("_", "."), SET, value] for name, value in configs.items()]
+    resource = [GROUP_CONFIG, group, changes]
     with controller(cluster) as broker:
-        error = only(broker.call(IncrementalAlterConfigsRequest(resources=(resource,))).responses).error_code
+        error = only(broker.call(message(IncrementalAlterConfigsRequest, resources=[resource])).responses).error_code
     if error in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST):
         raise Unsupported(f"the target rejects a share group with {configs}")
     expect("error code of IncrementalAlterConfigs", 0, error)

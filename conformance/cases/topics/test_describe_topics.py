@@ -7,6 +7,7 @@ import pytest
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
@@ -14,13 +15,11 @@ from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import (
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsRequestCursor,
     DescribeTopicPartitionsResponse,
     MetadataRequest,
-    MetadataRequestTopic,
     TopicRequest,
 )
-from highwater.reference.wire.messages.topics import CreatableTopic, CreateTopicsRequest
+from highwater.reference.wire.messages.topics import CreateTopicsRequest
 
 NOT_REQUESTED = -(2**31)
 MANY, AT_ONCE = 100, 10
@@ -32,9 +31,8 @@ PartitionKey = tuple[str, int]
 def page(
     broker: Broker, names: list[str], limit: int, at: PartitionKey | None = None
 ) -> DescribeTopicPartitionsResponse:
-    cursor = None if at is None else DescribeTopicPartitionsRequestCursor(topic_name=at[0], partition_index=at[1])
     requested = tuple(TopicRequest(name=name) for name in names)
-    request = DescribeTopicPartitionsRequest(topics=requested, response_partition_limit=limit, cursor=cursor)
+    request = message(DescribeTopicPartitionsRequest, topics=requested, response_partition_limit=limit, cursor=at)
     reply: DescribeTopicPartitionsResponse = broker.call(request)
     return reply
 
@@ -136,10 +134,8 @@ def hundred_topics(cluster: Cluster) -> list[str]:
     cluster.connect().version_of(CreateTopicsRequest)
     names = [cluster.topic_name() for _ in range(MANY)]
     for start in range(0, MANY, AT_ONCE):
-        wanted = (
-            CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names[start : start + AT_ONCE]
-        )
-        cluster.call_controller(CreateTopicsRequest(topics=tuple(wanted), timeout_ms=30_000))
+        wanted = [[name, 1, 1] for name in names[start : start + AT_ONCE]]
+        cluster.call_controller(message(CreateTopicsRequest, topics=wanted, timeout_ms=30_000))
     return names
 
 
@@ -181,9 +177,7 @@ def _described(broker: Broker, name: str) -> tuple[int, str]:
 @defect(Reply(MetadataRequest, "topics.topic_authorized_operations", NOT_REQUESTED))
 def test_operations_are_told_when_asked_for(cluster: Cluster, broker: Broker, version: int) -> None:
     topic = cluster.create_topic()
-    requested = MetadataRequest(
-        topics=(MetadataRequestTopic(name=topic.name),), include_topic_authorized_operations=True
-    )
+    requested = message(MetadataRequest, topics=[{"name": topic.name}], include_topic_authorized_operations=True)
     found = only(broker.call(requested, version).topics)
     expect("some operation is allowed", True, found.topic_authorized_operations > 0)
 

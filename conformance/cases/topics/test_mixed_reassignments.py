@@ -9,6 +9,7 @@ from highwater.conformance.cases.support.replicas import FAILOVER_S, log_of, pro
 from highwater.conformance.cases.topics.test_replicas import MISSING, UNKNOWN_BROKER, log_sizes
 from highwater.conformance.clause import clause
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect
 from highwater.reference.wire.errors import ErrorCode
@@ -18,9 +19,6 @@ from highwater.reference.wire.messages.replicas import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     ElectLeadersRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicPartitions,
 )
 
 Key = tuple[str, int]
@@ -69,19 +67,12 @@ class ReplicaWalk:
         wanted = {key: self._change(key) for key in keys}
         for key in self.unknown:
             wanted[key] = ((self.nodes[0],), int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        topics = tuple(
-            ReassignableTopic(
-                name=name,
-                partitions=tuple(
-                    ReassignablePartition(partition_index=number, replicas=wanted[topic, number][0])
-                    for topic, number in wanted
-                    if topic == name
-                ),
-            )
+        topics = [
+            [name, [[number, wanted[topic, number][0]] for topic, number in wanted if topic == name]]
             for name in dict.fromkeys(name for name, _ in wanted)
-        )
+        ]
         with controller(self.cluster) as broker:
-            request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
+            request = message(AlterPartitionReassignmentsRequest, topics=topics, timeout_ms=TIMEOUT_MS)
             reply = broker.call(request, None, WAIT_S)
         expect("error code of AlterPartitionReassignments", 0, reply.error_code)
         found = {
@@ -144,11 +135,11 @@ class ReplicaWalk:
     def elect(self, kind: int) -> None:
         """Elect leaders of most partitions, existing and unknown ones, and compare the errors and the leaders."""
         keys = [*self.random.sample(list(self.replicas), PARTITIONS + 2), *self.unknown]
-        requested = tuple(
-            TopicPartitions(topic=name, partitions=tuple(number for topic, number in keys if topic == name))
+        requested = [
+            [name, tuple(number for topic, number in keys if topic == name)]
             for name in dict.fromkeys(name for name, _ in keys)
-        )
-        request = ElectLeadersRequest(election_type=kind, topic_partitions=requested, timeout_ms=TIMEOUT_MS)
+        ]
+        request = message(ElectLeadersRequest, election_type=kind, topic_partitions=requested, timeout_ms=TIMEOUT_MS)
         with controller(self.cluster) as broker:
             reply = broker.call(request, broker.version_of(ElectLeadersRequest, ELECTIONS_OF_KINDS), WAIT_S)
         expect("error code of ElectLeaders", 0, reply.error_code)

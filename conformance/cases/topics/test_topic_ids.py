@@ -14,18 +14,15 @@ from highwater.conformance.client.broker import (
     records_of,
 )
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, defect, without_error
 from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
 )
-from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from highwater.reference.wire.messages.fetch import FetchRequest, PartitionData
 from highwater.reference.wire.messages.produce import PartitionProduceResponse, ProduceRequest, TopicProduceData
 
 ANOTHER = b"\xab" * 16
@@ -33,8 +30,8 @@ FETCH_BY_ID, PRODUCE_BY_ID, OFFSETS_BY_ID = 13, 13, 10
 
 
 def fetch_by_id(leader: Broker, requested: bytes, version: int, partition: int = 0) -> PartitionData:
-    part = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=(FetchTopic(topic_id=requested, partitions=(part,)),))
+    part = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    request = message(FetchRequest, max_wait_ms=0, min_bytes=0, topics=[{"topic_id": requested, "partitions": [part]}])
     reply = leader.call(request, version)
     expect("topic id of the reply", requested, only(reply.responses).topic_id)
     answer: PartitionData = only(only(reply.responses).partitions)
@@ -71,10 +68,10 @@ def test_an_unknown_id_is_not_read(leader: Broker, version: int) -> None:
 @defect(Reply(FetchRequest, "error_code", without_error(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)))
 def test_a_session_of_names_is_not_continued_by_ids(leader: Broker, topic: Topic) -> None:
     leader.need(FetchRequest, FETCH_BY_ID)
-    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
-    named = FetchTopic(topic=topic.name, topic_id=topic_id(leader, topic), partitions=(part,))
-    first = leader.call(FetchRequest(session_epoch=0, max_wait_ms=0, topics=(named,)), FETCH_BY_ID - 1)
-    request = FetchRequest(session_id=first.session_id, session_epoch=1, max_wait_ms=0, topics=(named,))
+    part = {"partition": topic.partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    named = [topic.name, topic_id(leader, topic), [part]]
+    first = leader.call(message(FetchRequest, session_epoch=0, max_wait_ms=0, topics=[named]), FETCH_BY_ID - 1)
+    request = message(FetchRequest, session_id=first.session_id, session_epoch=1, max_wait_ms=0, topics=[named])
     expect("error code", ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, leader.call(request, FETCH_BY_ID).error_code)
 
 
@@ -95,10 +92,8 @@ def test_an_unknown_id_is_not_written(leader: Broker, topic: Topic) -> None:
 
 
 def commit_by_id(coordinator: Broker, group: str, requested: bytes, partition: int = 0) -> int:
-    part = OffsetCommitRequestPartition(partition_index=partition, committed_offset=42)
-    request = OffsetCommitRequest(
-        group_id=group, topics=(OffsetCommitRequestTopic(topic_id=requested, partitions=(part,)),)
-    )
+    part = [partition, 42]
+    request = message(OffsetCommitRequest, group_id=group, topics=[{"topic_id": requested, "partitions": [part]}])
     return int(only(only(coordinator.call(request, OFFSETS_BY_ID).topics).partitions).error_code)
 
 
@@ -116,8 +111,8 @@ def test_an_offset_is_committed_and_read_by_id(cluster: Cluster, group: str, top
     broker = cluster.coordinator(group)
     requested = topic_id(broker, topic)
     expect("error code of the commit", 0, commit_by_id(broker, group, requested, topic.partition))
-    wanted = (OffsetFetchRequestTopics(topic_id=requested, partition_indexes=(topic.partition,)),)
-    request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=wanted),))
+    wanted = [{"topic_id": requested, "partition_indexes": [topic.partition]}]
+    request = message(OffsetFetchRequest, groups=[{"group_id": group, "topics": wanted}])
     found = only(only(broker.call(request, OFFSETS_BY_ID).groups).topics)
     expect("topic id and offset", (requested, 42), (found.topic_id, only(found.partitions).committed_offset))
 

@@ -22,6 +22,7 @@ from highwater.conformance.client.broker import (
     batch,
 )
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
@@ -29,9 +30,7 @@ from highwater.conformance.models.settings import TOPIC_SOURCE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.metadata import MetadataRequest, MetadataResponseTopic
 from highwater.reference.wire.messages.topics import (
-    CreatePartitionsAssignment,
     CreatePartitionsRequest,
-    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -294,9 +293,9 @@ def grow(
     validate_only: bool = False, version: int | None = None,
 ) -> int:  # fmt: skip
     """Add partitions and return the error code of CreatePartitions."""
-    added = None if assignment is None else tuple(CreatePartitionsAssignment(broker_ids=tuple(a)) for a in assignment)
-    topic = CreatePartitionsTopic(name=name, count=count, assignments=added)
-    request = CreatePartitionsRequest(topics=(topic,), timeout_ms=TIMEOUT_MS, validate_only=validate_only)
+    added = None if assignment is None else [[tuple(a)] for a in assignment]
+    topic = [name, count, added]
+    request = message(CreatePartitionsRequest, topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=validate_only)
     with controller(cluster) as broker:
         return int(only(broker.call(request, version, TIMEOUT_MS / 1000 + 5).results).error_code)
 
@@ -305,12 +304,9 @@ def grow(
 @defect(Reply(CreatePartitionsRequest, "results.error_code", 0))
 def test_a_topic_that_is_named_twice_does_not_grow(cluster: Cluster) -> None:
     topic, other = cluster.create_topic(), cluster.create_topic()
-    requested = tuple(
-        CreatePartitionsTopic(name=name, count=count, assignments=None)
-        for name, count in ((topic.name, 2), (other.name, 2), (topic.name, 3))
-    )
+    requested = [[name, count, None] for name, count in ((topic.name, 2), (other.name, 2), (topic.name, 3))]
     with controller(cluster) as broker:
-        reply = broker.call(CreatePartitionsRequest(topics=requested, timeout_ms=TIMEOUT_MS))
+        reply = broker.call(message(CreatePartitionsRequest, topics=requested, timeout_ms=TIMEOUT_MS))
     errors = {result.name: result.error_code for result in reply.results}
     expect("error codes", True, errors == {topic.name: ErrorCode.INVALID_REQUEST, other.name: 0})
     eventually_has(cluster, other.name, 2)

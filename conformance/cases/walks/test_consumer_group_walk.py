@@ -21,6 +21,7 @@ from highwater.conformance.clause import clause
 from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.connection import CLIENT_ID
+from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, defect, increment, without_error
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.models.comparison import (
@@ -32,10 +33,7 @@ from highwater.conformance.models.comparison import (
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetFetchRequest,
-    OffsetFetchRequestGroup,
 )
 from highwater.reference.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
@@ -194,10 +192,10 @@ class ConsumerWalk:
         compare(what, expected, self.broker.call(request, version), version)
 
     def commit(self, member_id: str, epoch: int, offset: int, version: int) -> None:
-        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        request = OffsetCommitRequest(
-            group_id=self.model.group, member_id=member_id, generation_id_or_member_epoch=epoch,
-            topics=(OffsetCommitRequestTopic(name=self.topic.name, partitions=(part,)),),
+        part = [0, offset]
+        request = message(
+            OffsetCommitRequest, group_id=self.model.group, member_id=member_id, generation_id_or_member_epoch=epoch,
+            topics=[{"name": self.topic.name, "partitions": [part]}],
         )  # fmt: skip
         error = self.model.commit_error(member_id, epoch)
         found = only(only(self.broker.call(request, version).topics).partitions).error_code
@@ -207,10 +205,8 @@ class ConsumerWalk:
 
     def fetch(self, member_id: str, epoch: int, error: int) -> None:
         """Fetch all offsets as a client without a member id, or as a member."""
-        group = OffsetFetchRequestGroup(
-            group_id=self.model.group, member_id=member_id or None, member_epoch=epoch, topics=None
-        )
-        found = only(self.broker.call(OffsetFetchRequest(groups=(group,)), EPOCHS_SINCE).groups)
+        group = {"group_id": self.model.group, "member_id": member_id or None, "member_epoch": epoch, "topics": None}
+        found = only(self.broker.call(message(OffsetFetchRequest, groups=[group]), EPOCHS_SINCE).groups)
         offsets = [part.committed_offset for topic in found.topics for part in topic.partitions]
         expected = [] if error or self.model.offset < 0 else [self.model.offset]
         expect(f"OffsetFetch of {member_id} with {epoch}", (error, expected), (found.error_code, offsets))

@@ -10,6 +10,7 @@ from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.cases.support.polling import eventually_equal, spread
 from highwater.conformance.clause import clause, era
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.models.comparison import compare
@@ -28,29 +29,19 @@ from highwater.conformance.models.quotas import (
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
     AlterClientQuotasRequest,
-    AlterClientQuotasRequestEntryData,
     AlterClientQuotasResponse,
-    AlterClientQuotasResponseEntryData,
     AlterEntityData,
-    ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     EntityData,
     EntryData,
-    OpData,
     ValueData,
 )
 from highwater.reference.wire.messages.security import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-    UserName,
 )
 
 
@@ -66,22 +57,19 @@ class QuotaWalk:
         """Alter several entities in one request; each is altered, or rejected with its error."""
         versions = spread(self.controller, AlterClientQuotasRequest)
         version, self.steps = versions[self.steps % len(versions)], self.steps + 1
-        request = AlterClientQuotasRequest(
-            entries=tuple(
-                AlterClientQuotasRequestEntryData(
-                    entity=_components(entity),
-                    ops=tuple(OpData(key=key, value=value or 0.0, remove=value is None) for key, value in changes),
-                )
+        request = message(
+            AlterClientQuotasRequest,
+            entries=[
+                [_components(entity), [[key, value or 0.0, value is None] for key, value in changes]]
                 for entity, changes, _ in wanted
-            ),
+            ],
             validate_only=validate_only,
         )
-        results = tuple(
-            AlterClientQuotasResponseEntryData(error_code=error, entity=_components(entity))
-            for entity, _, error in wanted
-        )
+        results = [{"error_code": error, "entity": _components(entity)} for entity, _, error in wanted]
         reply = self.controller.call(request, version)
-        compare(f"AlterClientQuotas {version} of {wanted}", AlterClientQuotasResponse(entries=results), reply, version)
+        compare(f"AlterClientQuotas {version} of {wanted}", message(
+            AlterClientQuotasResponse, entries=results,
+        ), reply, version)  # fmt: skip
         for entity, changes, error in wanted:
             if not error and not validate_only:
                 self.quotas.change(entity, changes)
@@ -100,13 +88,11 @@ class QuotaWalk:
         versions = spread(self.broker, DescribeClientQuotasRequest)
         for number, components in enumerate(filters):
             version, strict = versions[number % len(versions)], (number + self.steps) % 2 == 0
-            request = DescribeClientQuotasRequest(
-                components=tuple(
-                    ComponentData(entity_type=kind, match_type=match, match=name if match == EXACT else None)
-                    for kind, match, name in components
-                ),
+            request = message(
+                DescribeClientQuotasRequest,
+                components=[[kind, match, name if match == EXACT else None] for kind, match, name in components],
                 strict=strict,
-            )
+            )  # fmt: skip
             found = self.quotas.matching(components, strict=strict)
             expected = DescribeClientQuotasResponse(entries=tuple(self._entry(entity) for entity in found))
             what = f"DescribeClientQuotas {version} of {components}{', strict' if strict else ''}"
@@ -219,35 +205,38 @@ def test_the_credentials_of_users_follow_the_model(cluster: Cluster) -> None:
 def _alter_users(
     cluster: Cluster, errors: dict[str, int], deleted: Sequence[tuple[str, int]], set_: Sequence[tuple[str, int, int]]
 ) -> None:
-    request = AlterUserScramCredentialsRequest(
-        deletions=tuple(ScramCredentialDeletion(name=user, mechanism=kind) for user, kind in deleted),
-        upsertions=tuple(
-            ScramCredentialUpsertion(
-                name=user, mechanism=kind, iterations=count, salt=b"salt" * 4, salted_password=KEY[: 32 * min(kind, 2)]
-            )
+    request = message(
+        AlterUserScramCredentialsRequest,
+        deletions=[[user, kind] for user, kind in deleted],
+        upsertions=[
+            {
+                "name": user,
+                "mechanism": kind,
+                "iterations": count,
+                "salt": b"salt" * 4,
+                "salted_password": KEY[: 32 * min(kind, 2)],
+            }
             for user, kind, count in set_
-        ),
+        ],
     )
     users = sorted({user for user, _ in deleted} | {user for user, _, _ in set_})
-    results = tuple(AlterUserScramCredentialsResult(user=user, error_code=errors.get(user, 0)) for user in users)
+    results = [[user, errors.get(user, 0)] for user in users]
     with controller(cluster) as broker:
         reply = broker.call(request)
     compare(
-        f"AlterUserScramCredentials {deleted}, {set_}", AlterUserScramCredentialsResponse(results=results), reply, 0
+        f"AlterUserScramCredentials {deleted}, {set_}",
+        message(AlterUserScramCredentialsResponse, results=results),
+        reply,
+        0,
     )
 
 
 def _check_users(cluster: Cluster, known: dict[str, dict[int, int]], users: Sequence[str]) -> None:
-    request = DescribeUserScramCredentialsRequest(users=tuple(UserName(name=user) for user in users))
-    results = tuple(
-        DescribeUserScramCredentialsResult(
-            user=user, error_code=0 if known.get(user) else ErrorCode.RESOURCE_NOT_FOUND,
-            credential_infos=tuple(
-                CredentialInfo(mechanism=kind, iterations=count) for kind, count in known.get(user, {}).items()
-            ),
-        )
-        for user in users
-    )  # fmt: skip
-    expected: Any = DescribeUserScramCredentialsResponse(results=results)
+    request = message(DescribeUserScramCredentialsRequest, users=list(users))
+    results = [{
+        "user": user, "error_code": 0 if known.get(user) else ErrorCode.RESOURCE_NOT_FOUND,
+        "credential_infos": [[kind, count] for kind, count in known.get(user, {}).items()],
+    } for user in users]  # fmt: skip
+    expected: Any = message(DescribeUserScramCredentialsResponse, results=results)
     with cluster.connect() as broker:
         eventually_equal(cluster, "DescribeUserScramCredentials", expected, lambda: broker.call(request), 0)

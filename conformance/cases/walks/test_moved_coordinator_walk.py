@@ -30,6 +30,7 @@ from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import clause, era
 from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
@@ -50,13 +51,10 @@ from highwater.conformance.models.offsets import (
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetDeleteRequest,
     OffsetFetchRequest,
 )
 from highwater.reference.wire.messages.groups import (
-    DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -115,10 +113,10 @@ class MovingGroups:
 
     def commit_for(self, retention_ms: int, name: str, *partitions: int) -> None:
         """Commit offsets of the first topic that are kept for some time."""
-        parts = tuple(OffsetCommitRequestPartition(partition_index=index, committed_offset=5) for index in partitions)
-        request = OffsetCommitRequest(
-            group_id=self.models[name].group, retention_time_ms=retention_ms,
-            topics=(OffsetCommitRequestTopic(name=self.offsets.topics[0], partitions=parts),),
+        parts = [[index, 5] for index in partitions]
+        request = message(
+            OffsetCommitRequest, group_id=self.models[name].group, retention_time_ms=retention_ms,
+            topics=[{"name": self.offsets.topics[0], "partitions": parts}],
         )  # fmt: skip
         reply = self.offsets.broker.call(request, BRIEFLY_KEPT)
         for part in only(reply.topics).partitions:
@@ -165,14 +163,11 @@ class MovingGroups:
         """Delete groups in one request, and compare the reply with their states."""
         models = [self.models[name] for name in names]
         errors = {EMPTY: 0, DEAD: ErrorCode.GROUP_ID_NOT_FOUND}
-        results = tuple(
-            DeletableGroupResult(group_id=model.group, error_code=errors.get(model.state, ErrorCode.NON_EMPTY_GROUP))
-            for model in models
-        )
+        results = [[model.group, errors.get(model.state, ErrorCode.NON_EMPTY_GROUP)] for model in models]
         request = DeleteGroupsRequest(groups_names=tuple(model.group for model in models))
         version = self.offsets.broker.version_of(DeleteGroupsRequest)
         reply = self.offsets.broker.call(request, version)
-        compare(f"DeleteGroups {version}", DeleteGroupsResponse(results=results), reply, version)
+        compare(f"DeleteGroups {version}", message(DeleteGroupsResponse, results=results), reply, version)
         for model in models:
             if model.state == EMPTY:
                 model.state, model.protocol_type, model.offsets.stored = DEAD, "", {}

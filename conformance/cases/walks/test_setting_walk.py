@@ -14,6 +14,7 @@ from highwater.conformance.cases.support.admin import (
 from highwater.conformance.cases.support.polling import eventually_equal, spread
 from highwater.conformance.clause import KRAFT, clause
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, defect, without_error
 from highwater.conformance.models.comparison import compare
 from highwater.conformance.models.settings import (
@@ -31,15 +32,11 @@ from highwater.conformance.models.settings import (
 )
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
-    AlterableConfig,
     AlterConfigsRequest,
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
     DescribeConfigsRequest,
-    DescribeConfigsResource,
     DescribeConfigsResponse,
-    DescribeConfigsResult,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
@@ -79,16 +76,17 @@ class SettingWalk:
         version = versions[self.steps % len(versions)]
         synonyms = version > 0 and self.steps % 2 == 0
         names = None if self.steps % 3 else ("retention.ms", "no.such.setting", *LISTS)
-        request = DescribeConfigsRequest(
-            resources=tuple(
-                DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=names)
+        request = message(
+            DescribeConfigsRequest,
+            resources=[
+                [TOPIC, name, names]
                 for name in (self.topics[0].name, self.absent, *(each.name for each in self.topics[1:]))
-            ),
+            ],
             include_synonyms=synonyms,
         )
-        absent = DescribeConfigsResult(error_code=UNKNOWN, resource_type=TOPIC, resource_name=self.absent)
+        absent = {"error_code": UNKNOWN, "resource_type": TOPIC, "resource_name": self.absent}
         described = [each.described(names, version, synonyms=synonyms) for each in self.topics]
-        expected = DescribeConfigsResponse(results=(absent, *described))
+        expected = message(DescribeConfigsResponse, results=[absent, *described])
         what = f"after change {self.steps}, DescribeConfigs {version}"
         eventually_equal(self.cluster, what, expected, lambda: self.broker.call(request, version), version)
 
@@ -109,14 +107,9 @@ class SettingWalk:
 
     def replace(self, values: dict[str, dict[str, str | None]], *, validate_only: bool, version: int) -> None:
         """Send AlterConfigs for several topics at once."""
-        request = AlterConfigsRequest(
-            resources=tuple(
-                AlterConfigsResource(
-                    resource_type=TOPIC, resource_name=name,
-                    configs=tuple(AlterableConfig(name=key, value=value) for key, value in each.items()),
-                )
-                for name, each in values.items()
-            ),
+        request = message(
+            AlterConfigsRequest,
+            resources=[[TOPIC, name, [[key, value] for key, value in each.items()]] for name, each in values.items()],
             validate_only=validate_only,
         )  # fmt: skip
         outcomes = self._outcomes(values, lambda topic: topic.replaced(values[topic.name]))

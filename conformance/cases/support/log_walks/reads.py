@@ -17,19 +17,16 @@ from highwater.conformance.client.broker import (
     SHORT_WAIT_MS,
     Broker,
 )
+from highwater.conformance.client.requests import message
 from highwater.conformance.expectations import expect
 from highwater.conformance.models.batches import NONE, Stored
 from highwater.conformance.models.log import EpochEnd, Listed, ModelLog
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from highwater.reference.wire.messages.fetch import FetchRequest, PartitionData
 from highwater.reference.wire.messages.offsets import (
-    ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsTopic,
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
 )
 from highwater.reference.wire.messages.transactions import DescribeProducersRequest, TopicRequest
 from highwater.reference.wire.records import batch_headers
@@ -79,22 +76,24 @@ def fetch_request(
     walk: Walk, reads: Sequence[Read], version: int, *, max_bytes: int = UNLIMITED, **fields: Any
 ) -> FetchRequest:  # fmt: skip
     """Build a Fetch; `fields` as in FetchRequest."""
-    topics = tuple(
-        FetchTopic(
-            topic=name,
-            partitions=tuple(
-                FetchPartition(
-                    partition=read.key[1], fetch_offset=read.offset, partition_max_bytes=read.limit,
-                    current_leader_epoch=read.leader_epoch,
-                    last_fetched_epoch=read.last_epoch if version >= LAST_EPOCH_SINCE else NONE,
-                )
+    topics = [
+        {
+            "topic": name,
+            "partitions": [
+                {
+                    "partition": read.key[1],
+                    "fetch_offset": read.offset,
+                    "partition_max_bytes": read.limit,
+                    "current_leader_epoch": read.leader_epoch,
+                    "last_fetched_epoch": read.last_epoch if version >= LAST_EPOCH_SINCE else NONE,
+                }
                 for read in of_topic
-            ),
+            ],
             **walk.identity(name),
-        )
+        }
         for name, of_topic in grouped(reads).items()
-    )  # fmt: skip
-    return FetchRequest(max_wait_ms=SHORT_WAIT_MS, min_bytes=1, max_bytes=max_bytes, topics=topics, **fields)
+    ]
+    return message(FetchRequest, max_wait_ms=SHORT_WAIT_MS, min_bytes=1, max_bytes=max_bytes, topics=topics, **fields)
 
 
 def fetch(
@@ -289,20 +288,12 @@ def list_offsets(
         first = max((SPECIAL_SINCE.get(part.timestamp, 1) for part in parts), default=1)
         chosen = walk.version(ListOffsetsRequest, max(first, 2 * isolation)) if version is None else version
         what = walk.step(f"ListOffsets v{chosen}, isolation {isolation}")
-        topics = tuple(
-            ListOffsetsTopic(
-                name=name,
-                partitions=tuple(
-                    ListOffsetsPartition(
-                        partition_index=part.key[1], timestamp=part.timestamp, current_leader_epoch=part.leader_epoch
-                    )
-                    for part in of_topic
-                ),
-            )
+        topics = [
+            [name, [[part.key[1], part.leader_epoch, part.timestamp] for part in of_topic]]
             for name, of_topic in grouped(parts).items()
-        )
-        request = ListOffsetsRequest(
-            replica_id=CONSUMER, isolation_level=isolation, topics=topics, timeout_ms=5_000
+        ]
+        request = message(
+            ListOffsetsRequest, replica_id=CONSUMER, isolation_level=isolation, topics=topics, timeout_ms=5_000,
         )  # fmt: skip
         reply = broker.call(request, chosen)
         found = [
@@ -340,19 +331,11 @@ def epoch_ends(walk: Walk, lookups: Sequence[EpochLookup], *, version: int | Non
     for broker, parts in walk.by_leader(lookups):
         chosen = walk.version(OffsetForLeaderEpochRequest, 2) if version is None else version
         what = walk.step(f"OffsetForLeaderEpoch v{chosen}")
-        topics = tuple(
-            OffsetForLeaderTopic(
-                topic=name,
-                partitions=tuple(
-                    OffsetForLeaderPartition(
-                        partition=part.key[1], leader_epoch=part.epoch, current_leader_epoch=part.leader_epoch
-                    )
-                    for part in of_topic
-                ),
-            )
+        topics = [
+            [name, [[part.key[1], part.leader_epoch, part.epoch] for part in of_topic]]
             for name, of_topic in grouped(parts).items()
-        )
-        reply = broker.call(OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=topics), chosen)
+        ]
+        reply = broker.call(message(OffsetForLeaderEpochRequest, replica_id=CONSUMER, topics=topics), chosen)
         found = [((topic.topic, part.partition), part) for topic in reply.topics for part in topic.partitions]
         for part, result in answers(what, parts, found):
             named = f"{what} for {part.epoch}, partition {walk.show(part.key)}"

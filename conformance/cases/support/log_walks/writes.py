@@ -12,16 +12,15 @@ from highwater.conformance.cases.support.log_walks.walk import (
     grouped,
 )
 from highwater.conformance.client.broker import BY_ID_SINCE
+from highwater.conformance.client.requests import message
 from highwater.conformance.models.batches import NONE, Batch, Stored
 from highwater.conformance.models.log import Errors
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from highwater.reference.wire.messages.offsets import DeleteRecordsRequest
 from highwater.reference.wire.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
-    TopicProduceData,
 )
 
 TIMEOUT_MS: Final = 4_000
@@ -53,17 +52,13 @@ def produce(
     for broker, parts in walk.by_leader(writes):
         chosen = walk.version(ProduceRequest) if version is None else version
         what = walk.step(f"Produce v{chosen}, acks {acks}")
-        request = ProduceRequest(
-            transactional_id=transactional_id, acks=acks, timeout_ms=TIMEOUT_MS,
-            topic_data=tuple(
-                TopicProduceData(
-                    name=name,
-                    partition_data=tuple(PartitionProduceData(index=p.key[1], records=p.encoded) for p in of_topic),
-                    **walk.identity(name),
-                )
-                for name, of_topic in grouped(parts).items()
-            ),
-        )  # fmt: skip
+        topics = [
+            {"name": name, "partition_data": [[p.key[1], p.encoded] for p in of_topic], **walk.identity(name)}
+            for name, of_topic in grouped(parts).items()
+        ]
+        request = message(
+            ProduceRequest, transactional_id=transactional_id, acks=acks, timeout_ms=TIMEOUT_MS, topic_data=topics
+        )
         if acks == NO_REPLY:
             broker.send(request, chosen)
             for part in parts:
@@ -146,14 +141,9 @@ def delete(walk: Walk, deletions: Sequence[Deletion], *, version: int | None = N
     for broker, parts in walk.by_leader(deletions):
         chosen = walk.version(DeleteRecordsRequest) if version is None else version
         what = walk.step(f"DeleteRecords v{chosen}")
-        topics = tuple(
-            DeleteRecordsTopic(
-                name=name,
-                partitions=tuple(DeleteRecordsPartition(partition_index=p.key[1], offset=p.offset) for p in of_topic),
-            )
-            for name, of_topic in grouped(parts).items()
-        )
-        reply = broker.call(DeleteRecordsRequest(topics=topics, timeout_ms=TIMEOUT_MS), chosen, TIMEOUT_MS / 1000 + 5)
+        topics = [[name, [[p.key[1], p.offset] for p in of_topic]] for name, of_topic in grouped(parts).items()]
+        request = message(DeleteRecordsRequest, topics=topics, timeout_ms=TIMEOUT_MS)
+        reply = broker.call(request, chosen, TIMEOUT_MS / 1000 + 5)
         found = [
             ((topic.name, result.partition_index), (result.error_code, result.low_watermark))
             for topic in reply.topics
