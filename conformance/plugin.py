@@ -31,21 +31,9 @@ from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.connection import WaitLimit, access_to
 from highwater.conformance.failures import TargetFailure
 from highwater.conformance.running.judging import AcquireTarget, TargetGone, judge
-from highwater.conformance.running.selection import (
-    case_of,
-    check_era,
-    needs_exclusive_target,
-    select_cases,
-)
+from highwater.conformance.running.selection import case_of, check_era, needs_exclusive_target, select_cases
 from highwater.conformance.running.sharing import SharedTarget, TargetServer
-from highwater.conformance.running.verdicts import (
-    BROKEN,
-    NOT_TESTABLE,
-    UNDECIDED,
-    CaseResult,
-    CaseVerdict,
-    verdict_of,
-)
+from highwater.conformance.running.verdicts import BROKEN, NOT_TESTABLE, UNDECIDED, CaseResult, CaseVerdict, verdict_of
 from highwater.conformance.running.workers import Ended, Task, Workers
 from highwater.conformance.targets import KNOWN, count_clusters, launch_target
 from highwater.conformance.targets.base import PROMPT, REPEATABLE, RepeatableTarget, Target

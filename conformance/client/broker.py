@@ -4,12 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from highwater.conformance.client.connection import (
-    OPEN,
-    Access,
-    Connection,
-    WaitLimit,
-)
+from highwater.conformance.client.connection import OPEN, Access, Connection, WaitLimit
 from highwater.conformance.client.exchange import ExchangeLog
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported

@@ -7,13 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
-from highwater.conformance.client.broker import (
-    LATEST,
-    AdvertisedVersions,
-    Broker,
-    Topic,
-    now_ms,
-)
+from highwater.conformance.client.broker import LATEST, AdvertisedVersions, Broker, Topic, now_ms
 from highwater.conformance.client.connection import Access, WaitLimit, access_to
 from highwater.conformance.client.described import described_settings
 from highwater.conformance.client.draws import CONSTANT, Draws

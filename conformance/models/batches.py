@@ -5,14 +5,7 @@ from typing import Final
 
 from highwater.conformance.expectations import expect, require
 from highwater.reference.wire.compression import Compression
-from highwater.reference.wire.records import (
-    NewRecord,
-    Record,
-    TimestampType,
-    build_batch,
-    crc_valid,
-    decode_records,
-)
+from highwater.reference.wire.records import NewRecord, Record, TimestampType, build_batch, crc_valid, decode_records
 
 ABORT, COMMIT = 0, 1
 SEQUENCES: Final = 1 << 31

@@ -4,13 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from highwater.conformance.models.batches import (
-    NONE,
-    SEQUENCES,
-    Batch,
-    Stored,
-    marker_batch,
-)
+from highwater.conformance.models.batches import NONE, SEQUENCES, Batch, Stored, marker_batch
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
 

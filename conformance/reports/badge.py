@@ -6,13 +6,7 @@ from typing import Final
 from highwater.conformance.report import TargetReport
 from highwater.conformance.reports.junit import xml_text
 from highwater.conformance.reports.matrix import deviations, tally
-from highwater.conformance.running.verdicts import (
-    DECIDED,
-    MUST,
-    UNDECIDED,
-    CaseVerdict,
-    unexpected,
-)
+from highwater.conformance.running.verdicts import DECIDED, MUST, UNDECIDED, CaseVerdict, unexpected
 
 LABEL: Final = "kafka conformance"
 GREEN, AMBER, RED, GREY = "#2c7a34", "#8f6200", "#c0392b", "#666666"

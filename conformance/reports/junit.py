@@ -7,14 +7,7 @@ from xml.etree import ElementTree
 
 from highwater.conformance.report import Report, Stamp, TargetReport
 from highwater.conformance.reports.matrix import features_text
-from highwater.conformance.running.verdicts import (
-    BROKEN,
-    DECIDED,
-    CaseResult,
-    CaseVerdict,
-    Expectation,
-    expected_by,
-)
+from highwater.conformance.running.verdicts import BROKEN, DECIDED, CaseResult, CaseVerdict, Expectation, expected_by
 
 FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot represent."""

@@ -7,13 +7,7 @@ from typing import Final
 
 from highwater.conformance.patterns import natural_key
 from highwater.conformance.report import Report, TargetReport
-from highwater.conformance.running.verdicts import (
-    DECIDED,
-    CaseResult,
-    CaseVerdict,
-    Expectation,
-    expected_by,
-)
+from highwater.conformance.running.verdicts import DECIDED, CaseResult, CaseVerdict, Expectation, expected_by
 from highwater.spec.clauses import Clause, load_clauses
 
 VERDICT_SYMBOLS: Final = {

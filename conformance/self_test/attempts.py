@@ -17,12 +17,7 @@ from highwater.conformance.client.connection import WaitLimit
 from highwater.conformance.defects import BrokerDefect, Defect, GuardOff
 from highwater.conformance.plugin import CLUSTER, RESULT, TARGET, WAIT_LIMIT
 from highwater.conformance.running.selection import case_of
-from highwater.conformance.running.verdicts import (
-    BROKEN,
-    NOT_TESTABLE,
-    CaseResult,
-    CaseVerdict,
-)
+from highwater.conformance.running.verdicts import BROKEN, NOT_TESTABLE, CaseResult, CaseVerdict
 from highwater.conformance.self_test.fake_servers import FAKE_SERVERS
 from highwater.conformance.self_test.targets import DefectiveTarget, FakeServerTarget
 from highwater.conformance.self_test.trials import (

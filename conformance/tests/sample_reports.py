@@ -4,12 +4,7 @@ import msgspec
 
 from highwater.conformance.client.exchange import Event, ExchangeLog, ReportedEvent
 from highwater.conformance.report import Report, Stamp, TargetReport
-from highwater.conformance.running.verdicts import (
-    CaseResult,
-    CaseVerdict,
-    count_verdicts,
-    known_expectations,
-)
+from highwater.conformance.running.verdicts import CaseResult, CaseVerdict, count_verdicts, known_expectations
 from highwater.reference.wire.framing import encode_request, encode_response
 from highwater.reference.wire.messages.topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from highwater.reference.wire.registry import api_of

@@ -10,12 +10,7 @@ import pytest
 
 from highwater.conformance import plugin
 from highwater.conformance.running.judging import RunOutcome, TargetGone, judge
-from highwater.conformance.running.sharing import (
-    ACQUIRE,
-    SharedExclusiveLock,
-    SharedTarget,
-    TargetServer,
-)
+from highwater.conformance.running.sharing import ACQUIRE, SharedExclusiveLock, SharedTarget, TargetServer
 from highwater.conformance.running.verdicts import CaseResult, CaseVerdict
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.conformance.targets.reference import ReferenceTarget

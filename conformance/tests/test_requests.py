@@ -2,12 +2,7 @@
 
 import pytest
 
-from highwater.conformance.client.requests import (
-    API_BY_NAME,
-    build,
-    placed,
-    request,
-)
+from highwater.conformance.client.requests import API_BY_NAME, build, placed, request
 from highwater.reference.wire.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 
 OFFSETS = API_BY_NAME["ListOffsets"].request

@@ -8,36 +8,15 @@ import pytest
 
 from highwater.conformance.cases.support.acls import Acls, entries, lists_of
 from highwater.conformance.cases.support.committed_offsets import commit, committed_topics
-from highwater.conformance.cases.support.request_rows import (
-    CONTROLS,
-    EXAMPLE,
-    FORWARDED_CONTROL,
-    NEEDED,
-    Names,
-    Needed,
-)
+from highwater.conformance.cases.support.request_rows import CONTROLS, EXAMPLE, FORWARDED_CONTROL, NEEDED, Names, Needed
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    CONSUMER,
-    EARLIEST,
-    LATEST,
-    Broker,
-    Topic,
-    batch,
-)
+from highwater.conformance.client.broker import CONSUMER, EARLIEST, LATEST, Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.models import acls as lists
-from highwater.conformance.models.acls import (
-    ALL,
-    DENY,
-    PREFIXED,
-    READ,
-    TOPIC,
-    WRITE,
-)
+from highwater.conformance.models.acls import ALL, DENY, PREFIXED, READ, TOPIC, WRITE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
 from highwater.reference.wire.messages.fetch import FetchRequest

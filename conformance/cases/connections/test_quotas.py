@@ -8,12 +8,7 @@ import pytest
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller, new_topic
 from highwater.conformance.cases.support.request_rows import HARMLESS
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    Broker,
-    Topic,
-    batch,
-    produce_request,
-)
+from highwater.conformance.client.broker import Broker, Topic, batch, produce_request
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect, only

@@ -12,23 +12,12 @@ import pytest
 
 from highwater.conformance.cases.records.test_other_replicas import RACKS_SINCE, fetch_reply
 from highwater.conformance.cases.support.committed_offsets import coordinated_offset
-from highwater.conformance.cases.support.reassignments import (
-    await_replicas,
-    elect_preferred,
-    reassign,
-)
+from highwater.conformance.cases.support.reassignments import await_replicas, elect_preferred, reassign
 from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr, controller_last, create_assigned_topic
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
 from highwater.conformance.cases.topics.test_replicas import log_sizes
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    EARLIEST,
-    LATEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-)
+from highwater.conformance.client.broker import EARLIEST, LATEST, NOW_MS, Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.conformance.expectations import expect

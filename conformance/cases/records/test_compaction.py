@@ -8,15 +8,7 @@ from highwater.conformance.cases.support.admin import change_configs, controller
 from highwater.conformance.cases.support.replicas import log_of, restart_leader
 from highwater.conformance.cases.support.transactions import Transactional, committed_values, eventually_stable
 from highwater.conformance.clause import clause, era
-from highwater.conformance.client.broker import (
-    EARLIEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-    now_ms,
-    records_of,
-)
+from highwater.conformance.client.broker import EARLIEST, NOW_MS, Broker, Topic, batch, now_ms, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.conformance.expectations import expect

@@ -5,14 +5,7 @@ import pytest
 from highwater.conformance.cases.support.offsets import delete_records, epoch_end
 from highwater.conformance.cases.support.replicas import expect_values, restart_leader, values_at
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import (
-    EARLIEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-    records_of,
-)
+from highwater.conformance.client.broker import EARLIEST, NOW_MS, Broker, Topic, batch, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect
 from highwater.conformance.expectations import expect, only

@@ -7,13 +7,7 @@ import pytest
 
 from highwater.conformance.cases.records.test_restarts import DAY_MS, QUICK_SEGMENTS
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import (
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-    records_of,
-)
+from highwater.conformance.client.broker import NOW_MS, Broker, Topic, batch, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
 from highwater.conformance.expectations import expect, only

@@ -5,13 +5,7 @@ import pytest
 from highwater.conformance.cases.support.reassignments import replicas_of
 from highwater.conformance.cases.support.replicas import FOLLOWERS_SERVE_SINCE, produce_acknowledged
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import (
-    LATEST,
-    Broker,
-    Topic,
-    batch,
-    records_of,
-)
+from highwater.conformance.client.broker import LATEST, Broker, Topic, batch, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, Silence, defect, increment
 from highwater.conformance.expectations import expect, only

@@ -7,13 +7,7 @@ import pytest
 from highwater.conformance.cases.support.admin import create, create_error, new_topic
 from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    LATEST,
-    Broker,
-    Topic,
-    batch,
-    records_of,
-)
+from highwater.conformance.client.broker import LATEST, Broker, Topic, batch, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import HangUp, Reply, Request, defect, without_error
 from highwater.conformance.expectations import expect

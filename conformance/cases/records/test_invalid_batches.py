@@ -5,12 +5,7 @@ import struct
 import pytest
 
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-)
+from highwater.conformance.client.broker import NOW_MS, Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.conformance.expectations import expect

@@ -5,11 +5,7 @@ from itertools import count
 import pytest
 
 from highwater.conformance.cases.records.test_compaction import CLEANED_S, LATER_ACCEPTED, QUICK_COMPACTION
-from highwater.conformance.cases.records.test_restarts import (
-    LONGEST_INTERVAL_MS,
-    QUICK_SEGMENTS,
-    create_single_replica,
-)
+from highwater.conformance.cases.records.test_restarts import LONGEST_INTERVAL_MS, QUICK_SEGMENTS, create_single_replica
 from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.cases.support.producers import IdempotentProducer
 from highwater.conformance.cases.support.replicas import restart_leader

@@ -4,14 +4,7 @@ import pytest
 
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import (
-    EARLIEST,
-    LATEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-)
+from highwater.conformance.client.broker import EARLIEST, LATEST, NOW_MS, Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, increment
 from highwater.conformance.expectations import expect

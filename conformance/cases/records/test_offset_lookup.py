@@ -4,15 +4,7 @@ import pytest
 
 from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.clause import CODECS, clause, sweep
-from highwater.conformance.client.broker import (
-    CONSUMER,
-    EARLIEST,
-    LATEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-)
+from highwater.conformance.client.broker import CONSUMER, EARLIEST, LATEST, NOW_MS, Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
 from highwater.conformance.expectations import expect, only

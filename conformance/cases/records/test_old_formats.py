@@ -9,14 +9,7 @@ import pytest
 
 from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional, eventually_stable
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import (
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-    produce_request,
-    records_of,
-)
+from highwater.conformance.client.broker import NOW_MS, Broker, Topic, batch, produce_request, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, StaysOpen, defect
 from highwater.conformance.expectations import expect, only

@@ -10,20 +10,9 @@ from highwater.conformance.cases.support.consumer_members import topic_id
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.reassignments import move_leader as move_leader_to
 from highwater.conformance.cases.support.reassignments import reassign, replicas_of
-from highwater.conformance.cases.support.replicas import (
-    FAILOVER_S,
-    create_assigned_topic,
-    produce_acknowledged,
-)
+from highwater.conformance.cases.support.replicas import FAILOVER_S, create_assigned_topic, produce_acknowledged
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import (
-    LATEST,
-    Broker,
-    Topic,
-    batch,
-    produce_request,
-    records_of,
-)
+from highwater.conformance.client.broker import LATEST, Broker, Topic, batch, produce_request, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, increment, without_error
 from highwater.conformance.expectations import expect, only

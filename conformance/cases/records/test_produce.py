@@ -10,14 +10,7 @@ from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import CODECS, clause, era, sweep
-from highwater.conformance.client.broker import (
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-    produce_request,
-    records_of,
-)
+from highwater.conformance.client.broker import NOW_MS, Broker, Topic, batch, produce_request, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, StaysOpen, defect, increment
 from highwater.conformance.expectations import expect, only

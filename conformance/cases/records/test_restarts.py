@@ -15,13 +15,7 @@ from highwater.conformance.cases.support.transactions import (
     fetch_committed,
 )
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    EARLIEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-)
+from highwater.conformance.client.broker import EARLIEST, NOW_MS, Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect

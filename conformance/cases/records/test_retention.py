@@ -4,13 +4,7 @@ import pytest
 
 from highwater.conformance.cases.support.admin import change_configs, controller
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    EARLIEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-)
+from highwater.conformance.client.broker import EARLIEST, NOW_MS, Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, increment
 from highwater.conformance.expectations import expect

@@ -6,15 +6,7 @@ import pytest
 
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced
 from highwater.conformance.clause import CODECS, clause, era, sweep
-from highwater.conformance.client.broker import (
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-    now_ms,
-    produce_request,
-    records_of,
-)
+from highwater.conformance.client.broker import NOW_MS, Broker, Topic, batch, now_ms, produce_request, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment, without_error
 from highwater.conformance.expectations import expect, only

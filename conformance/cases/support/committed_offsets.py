@@ -11,10 +11,7 @@ from highwater.conformance.client.requests import message
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.committed_offsets import (
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-)
+from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 
 T = TypeVar("T")
 

@@ -3,11 +3,7 @@
 from highwater.conformance.client.broker import CONSUMER, Broker, Topic
 from highwater.conformance.client.requests import message
 from highwater.conformance.expectations import only
-from highwater.reference.wire.messages.offsets import (
-    DeleteRecordsRequest,
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-)
+from highwater.reference.wire.messages.offsets import DeleteRecordsRequest, EpochEndOffset, OffsetForLeaderEpochRequest
 
 
 def epoch_end(leader: Broker, topic: Topic, epoch: int, current: int = -1) -> EpochEndOffset:

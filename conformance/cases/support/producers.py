@@ -3,12 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.conformance.client.broker import (
-    Broker,
-    Topic,
-    batch,
-    now_ms,
-)
+from highwater.conformance.client.broker import Broker, Topic, batch, now_ms
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.expectations import expect
 from highwater.reference.client.transport import Clock

@@ -3,18 +3,8 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from highwater.conformance.cases.support.admin import (
-    change_configs,
-    controller,
-    create_error,
-    new_topic,
-)
-from highwater.conformance.client.broker import (
-    Broker,
-    Topic,
-    batch,
-    records_of,
-)
+from highwater.conformance.cases.support.admin import change_configs, controller, create_error, new_topic
+from highwater.conformance.client.broker import Broker, Topic, batch, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.expectations import expect
 from highwater.conformance.failures import Unsupported

@@ -10,9 +10,7 @@ from highwater.conformance.client.requests import message
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.configs import (
-    IncrementalAlterConfigsRequest,
-)
+from highwater.reference.wire.messages.configs import IncrementalAlterConfigsRequest
 from highwater.reference.wire.messages.share_groups import (
     AcknowledgementBatch,
     AcknowledgePartition,

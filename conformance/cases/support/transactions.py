@@ -5,12 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from highwater.conformance.cases.support.producers import init_producer_id, sequenced
-from highwater.conformance.client.broker import (
-    Broker,
-    Topic,
-    produce_request,
-    records_of,
-)
+from highwater.conformance.client.broker import Broker, Topic, produce_request, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported

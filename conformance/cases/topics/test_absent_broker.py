@@ -6,17 +6,8 @@ from typing import Any
 
 import pytest
 
-from highwater.conformance.cases.support.admin import (
-    TIMEOUT_MS,
-    change_configs,
-    controller,
-    need_feature,
-)
-from highwater.conformance.cases.support.reassignments import (
-    await_replicas,
-    reassign,
-    replicas_of,
-)
+from highwater.conformance.cases.support.admin import TIMEOUT_MS, change_configs, controller, need_feature
+from highwater.conformance.cases.support.reassignments import await_replicas, reassign, replicas_of
 from highwater.conformance.cases.support.replicas import (
     FAILOVER_S,
     await_isr,
@@ -30,13 +21,7 @@ from highwater.conformance.cases.support.replicas import (
 from highwater.conformance.cases.topics.test_failover import VALUES
 from highwater.conformance.cases.topics.test_replicas import log_sizes
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    EARLIEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-)
+from highwater.conformance.client.broker import EARLIEST, NOW_MS, Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
 from highwater.conformance.expectations import expect, only

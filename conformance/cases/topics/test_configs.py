@@ -19,15 +19,7 @@ from highwater.conformance.client.broker import Broker, Topic
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect
-from highwater.conformance.models.settings import (
-    APPEND,
-    DELETE,
-    SET,
-    SUBTRACT,
-    TOPIC,
-    TOPIC_SOURCE,
-    Change,
-)
+from highwater.conformance.models.settings import APPEND, DELETE, SET, SUBTRACT, TOPIC, TOPIC_SOURCE, Change
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.configs import (
     AlterableConfig,

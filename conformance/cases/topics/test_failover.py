@@ -21,13 +21,7 @@ from highwater.conformance.cases.support.replicas import (
 )
 from highwater.conformance.cases.topics.test_replicas import delete_records
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    EARLIEST,
-    LATEST,
-    Topic,
-    batch,
-    records_of,
-)
+from highwater.conformance.client.broker import EARLIEST, LATEST, Topic, batch, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, decrement, defect, increment, without_error
 from highwater.conformance.expectations import expect, only

@@ -21,13 +21,7 @@ from highwater.conformance.cases.support.replicas import (
     values_at,
 )
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    LATEST,
-    Broker,
-    Topic,
-    batch,
-    produce_request,
-)
+from highwater.conformance.client.broker import LATEST, Broker, Topic, batch, produce_request
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, decrement, defect
 from highwater.conformance.expectations import expect, only
@@ -36,11 +30,7 @@ from highwater.conformance.targets.base import PAUSE_NODE, STOP_NODE
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.metadata import MetadataRequest
-from highwater.reference.wire.messages.offsets import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
+from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.replicas import ElectLeadersRequest, TopicPartitions
 from highwater.reference.wire.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState

@@ -16,13 +16,7 @@ from highwater.conformance.cases.support.reassignments import (
 )
 from highwater.conformance.cases.support.replicas import expect_values, produce_acknowledged, values_at
 from highwater.conformance.clause import clause, era, sweep
-from highwater.conformance.client.broker import (
-    EARLIEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-)
+from highwater.conformance.client.broker import EARLIEST, NOW_MS, Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect
 from highwater.conformance.expectations import expect, only

@@ -5,22 +5,9 @@ from functools import partial
 
 import pytest
 
-from highwater.conformance.cases.support.admin import (
-    change_configs,
-    config,
-    create_error,
-    new_topic,
-)
+from highwater.conformance.cases.support.admin import change_configs, config, create_error, new_topic
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import (
-    EARLIEST,
-    LATEST,
-    NOW_MS,
-    Broker,
-    Topic,
-    batch,
-    records_of,
-)
+from highwater.conformance.client.broker import EARLIEST, LATEST, NOW_MS, Broker, Topic, batch, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect

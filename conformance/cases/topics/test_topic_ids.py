@@ -6,22 +6,13 @@ import pytest
 
 from highwater.conformance.cases.support.consumer_members import topic_id
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import (
-    Broker,
-    Topic,
-    batch,
-    produce_request,
-    records_of,
-)
+from highwater.conformance.client.broker import Broker, Topic, batch, produce_request, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, defect, without_error
 from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.committed_offsets import (
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-)
+from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from highwater.reference.wire.messages.fetch import FetchRequest, PartitionData
 from highwater.reference.wire.messages.produce import PartitionProduceResponse, ProduceRequest, TopicProduceData
 

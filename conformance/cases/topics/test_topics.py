@@ -15,12 +15,7 @@ from highwater.conformance.cases.support.admin import (
     new_topic,
 )
 from highwater.conformance.clause import KRAFT, clause, era, sweep
-from highwater.conformance.client.broker import (
-    LATEST,
-    Broker,
-    Topic,
-    batch,
-)
+from highwater.conformance.client.broker import LATEST, Broker, Topic, batch
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, Request, defect

@@ -15,12 +15,7 @@ from highwater.conformance.cases.support.log_walks.reads import (
 )
 from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Walk
 from highwater.conformance.cases.support.log_walks.writers import Classic, Newer, Writer
-from highwater.conformance.cases.support.log_walks.writes import (
-    Deletion,
-    Write,
-    delete,
-    produce,
-)
+from highwater.conformance.cases.support.log_walks.writes import Deletion, Write, delete, produce
 from highwater.conformance.cases.support.transactions import need_transaction_version
 from highwater.conformance.clause import clause
 from highwater.conformance.client.cluster import Cluster

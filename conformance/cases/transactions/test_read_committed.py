@@ -13,13 +13,7 @@ from highwater.conformance.cases.support.transactions import (
     fetch_committed,
 )
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import (
-    LATEST,
-    Broker,
-    Topic,
-    batch,
-    now_ms,
-)
+from highwater.conformance.client.broker import LATEST, Broker, Topic, batch, now_ms
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, without_error
 from highwater.conformance.expectations import expect, only

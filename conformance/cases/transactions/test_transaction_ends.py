@@ -22,13 +22,7 @@ from highwater.conformance.cases.support.transactions import (
 )
 from highwater.conformance.cases.topics.test_replicas import delete_records
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import (
-    LATEST,
-    Topic,
-    batch,
-    produce_request,
-    records_of,
-)
+from highwater.conformance.client.broker import LATEST, Topic, batch, produce_request, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect
 from highwater.conformance.expectations import expect, only

@@ -8,12 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.conformance.cases.support.acls import (
-    Acls,
-    entries,
-    filter_of,
-    lists_of,
-)
+from highwater.conformance.cases.support.acls import Acls, entries, filter_of, lists_of
 from highwater.conformance.cases.support.admin import controller
 from highwater.conformance.clause import clause
 from highwater.conformance.client.broker import Broker

@@ -16,25 +16,14 @@ from highwater.conformance.cases.support.group_walks.members import (
     restart,
     same_coordinator,
 )
-from highwater.conformance.cases.support.group_walks.refusals import (
-    FIRST,
-    FOURTH,
-    SECOND,
-    THIRD,
-    check_refusals,
-)
+from highwater.conformance.cases.support.group_walks.refusals import FIRST, FOURTH, SECOND, THIRD, check_refusals
 from highwater.conformance.clause import clause, era
 from highwater.conformance.client.broker import Topic
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, without_error
 from highwater.conformance.expectations import expect
 from highwater.conformance.models.comparison import compare
-from highwater.conformance.models.groups import (
-    DEAD,
-    EMPTY,
-    ClassicModel,
-    Client,
-)
+from highwater.conformance.models.groups import DEAD, EMPTY, ClassicModel, Client
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
     DeletableGroupResult,

@@ -24,17 +24,9 @@ from highwater.conformance.client.connection import CLIENT_ID
 from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, defect, increment, without_error
 from highwater.conformance.expectations import expect, only
-from highwater.conformance.models.comparison import (
-    ANYTHING,
-    TEXT,
-    Where,
-    compare,
-)
+from highwater.conformance.models.comparison import ANYTHING, TEXT, Where, compare
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.committed_offsets import (
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-)
+from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from highwater.reference.wire.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -19,12 +19,7 @@ from highwater.conformance.clause import clause, era
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.conformance.expectations import expect, only
-from highwater.conformance.models.groups import (
-    DEAD,
-    EMPTY,
-    ClassicModel,
-    Client,
-)
+from highwater.conformance.models.groups import DEAD, EMPTY, ClassicModel, Client
 from highwater.conformance.models.offsets import Commit
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest

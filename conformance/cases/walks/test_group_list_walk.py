@@ -19,13 +19,7 @@ from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, without_error
 from highwater.conformance.expectations import expect
 from highwater.conformance.models.comparison import compare
-from highwater.conformance.models.groups import (
-    DEAD,
-    EMPTY,
-    PREPARING,
-    ClassicModel,
-    ModelMember,
-)
+from highwater.conformance.models.groups import DEAD, EMPTY, PREPARING, ClassicModel, ModelMember
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
     DeletableGroupResult,

@@ -35,19 +35,8 @@ from highwater.conformance.defects import Reply, Request, defect, increment, wit
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.models.comparison import compare
-from highwater.conformance.models.groups import (
-    DEAD,
-    EMPTY,
-    PREPARING,
-    ClassicModel,
-    Client,
-)
-from highwater.conformance.models.offsets import (
-    Commit,
-    commit_topics,
-    delete_topics,
-    fetch_request,
-)
+from highwater.conformance.models.groups import DEAD, EMPTY, PREPARING, ClassicModel, Client
+from highwater.conformance.models.offsets import Commit, commit_topics, delete_topics, fetch_request
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitRequest,

@@ -27,13 +27,7 @@ from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
-from highwater.conformance.models.transactions import (
-    ABORTED,
-    COMMITTED,
-    EMPTY,
-    ONGOING,
-    ModelTransaction,
-)
+from highwater.conformance.models.transactions import ABORTED, COMMITTED, EMPTY, ONGOING, ModelTransaction
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.transactions import (
     DescribeTransactionsRequest,

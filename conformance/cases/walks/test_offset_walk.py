@@ -12,12 +12,7 @@ from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
 from highwater.conformance.expectations import expect
 from highwater.conformance.models.comparison import compare
-from highwater.conformance.models.groups import (
-    STABLE,
-    ClassicModel,
-    Client,
-    ModelMember,
-)
+from highwater.conformance.models.groups import STABLE, ClassicModel, Client, ModelMember
 from highwater.conformance.models.offsets import Commit, delete_topics
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (

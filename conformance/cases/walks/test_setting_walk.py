@@ -4,13 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from highwater.conformance.cases.support.admin import (
-    config_changes,
-    controller,
-    create,
-    describe_configs,
-    new_topic,
-)
+from highwater.conformance.cases.support.admin import config_changes, controller, create, describe_configs, new_topic
 from highwater.conformance.cases.support.polling import eventually_equal, spread
 from highwater.conformance.clause import KRAFT, clause
 from highwater.conformance.client.cluster import Cluster

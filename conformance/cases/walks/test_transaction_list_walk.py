@@ -13,13 +13,7 @@ from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment
 from highwater.conformance.expectations import expect
 from highwater.conformance.models.comparison import ANYTHING, compare
-from highwater.conformance.models.transactions import (
-    ABORTED,
-    COMMITTED,
-    EMPTY,
-    ONGOING,
-    ModelTransaction,
-)
+from highwater.conformance.models.transactions import ABORTED, COMMITTED, EMPTY, ONGOING, ModelTransaction
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.transactions import (
     DescribeProducersRequest,

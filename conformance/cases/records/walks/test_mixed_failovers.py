@@ -18,12 +18,7 @@ from highwater.conformance.cases.support.log_walks.reads import (
 from highwater.conformance.cases.support.log_walks.senders import Sender
 from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Walk
 from highwater.conformance.cases.support.log_walks.writers import Classic
-from highwater.conformance.cases.support.log_walks.writes import (
-    Deletion,
-    Write,
-    delete,
-    produce,
-)
+from highwater.conformance.cases.support.log_walks.writes import Deletion, Write, delete, produce
 from highwater.conformance.clause import clause, era
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment

@@ -4,12 +4,7 @@ from highwater.conformance.cases.support.log_walks.choices import plain_batch
 from highwater.conformance.cases.support.log_walks.reads import describe_producers, read_everything
 from highwater.conformance.cases.support.log_walks.senders import Sender
 from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Walk
-from highwater.conformance.cases.support.log_walks.writes import (
-    Deletion,
-    Write,
-    delete,
-    produce,
-)
+from highwater.conformance.cases.support.log_walks.writes import Deletion, Write, delete, produce
 from highwater.conformance.clause import clause, era
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment

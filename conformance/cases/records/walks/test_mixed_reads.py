@@ -17,30 +17,16 @@ from highwater.conformance.cases.support.log_walks.reads import (
 )
 from highwater.conformance.cases.support.log_walks.sessions import SESSIONS_SINCE, Session
 from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Key, Walk
-from highwater.conformance.cases.support.log_walks.writes import (
-    Deletion,
-    Write,
-    delete,
-    produce,
-)
+from highwater.conformance.cases.support.log_walks.writes import Deletion, Write, delete, produce
 from highwater.conformance.clause import clause
 from highwater.conformance.client.broker import BY_ID_SINCE
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
-from highwater.conformance.models.log import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    LATEST,
-    LATEST_TIERED,
-    MAX_TIMESTAMP,
-)
+from highwater.conformance.models.log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
-from highwater.reference.wire.messages.offsets import (
-    DeleteRecordsRequest,
-    ListOffsetsRequest,
-)
+from highwater.reference.wire.messages.offsets import DeleteRecordsRequest, ListOffsetsRequest
 
 WITHOUT_ZSTD = (Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4)
 FUTURE_MS = 2**62

@@ -3,23 +3,9 @@
 import pytest
 
 from highwater.conformance.cases.support.log_walks.choices import batch_of_size, invalid_writes, plain_batch
-from highwater.conformance.cases.support.log_walks.reads import (
-    Lookup,
-    Read,
-    fetch,
-    list_offsets,
-    read_everything,
-)
+from highwater.conformance.cases.support.log_walks.reads import Lookup, Read, fetch, list_offsets, read_everything
 from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Key, Walk
-from highwater.conformance.cases.support.log_walks.writes import (
-    ALL,
-    LEADER,
-    NO_REPLY,
-    Deletion,
-    Write,
-    delete,
-    produce,
-)
+from highwater.conformance.cases.support.log_walks.writes import ALL, LEADER, NO_REPLY, Deletion, Write, delete, produce
 from highwater.conformance.clause import clause
 from highwater.conformance.client.broker import LATEST
 from highwater.conformance.client.cluster import Cluster

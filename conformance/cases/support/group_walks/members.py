@@ -18,14 +18,7 @@ from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.models.comparison import TEXT, compare, one_of
-from highwater.conformance.models.groups import (
-    COMPLETING,
-    PREPARING,
-    STABLE,
-    ClassicModel,
-    Client,
-    ModelMember,
-)
+from highwater.conformance.models.groups import COMPLETING, PREPARING, STABLE, ClassicModel, Client, ModelMember
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
     DescribeGroupsRequest,

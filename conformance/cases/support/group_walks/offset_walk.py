@@ -11,12 +11,7 @@ from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.models.comparison import compare
-from highwater.conformance.models.groups import (
-    DEAD,
-    EMPTY,
-    ClassicModel,
-    Client,
-)
+from highwater.conformance.models.groups import DEAD, EMPTY, ClassicModel, Client
 from highwater.conformance.models.offsets import (
     IDS_SINCE,
     MANY_GROUPS,

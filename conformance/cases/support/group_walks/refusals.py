@@ -2,11 +2,7 @@
 
 from typing import Final
 
-from highwater.conformance.cases.support.group_walks.members import (
-    INSTANCES_SINCE,
-    ClassicWalk,
-    WalkMember,
-)
+from highwater.conformance.cases.support.group_walks.members import INSTANCES_SINCE, ClassicWalk, WalkMember
 from highwater.conformance.cases.support.members import PROTOCOL_TYPE
 from highwater.conformance.models.groups import Client
 from highwater.reference.wire.errors import ErrorCode

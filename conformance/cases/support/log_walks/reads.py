@@ -4,19 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from highwater.conformance.cases.support.log_walks.walk import (
-    Key,
-    Walk,
-    answers,
-    compare,
-    grouped,
-)
-from highwater.conformance.client.broker import (
-    BY_ID_SINCE,
-    CONSUMER,
-    SHORT_WAIT_MS,
-    Broker,
-)
+from highwater.conformance.cases.support.log_walks.walk import Key, Walk, answers, compare, grouped
+from highwater.conformance.client.broker import BY_ID_SINCE, CONSUMER, SHORT_WAIT_MS, Broker
 from highwater.conformance.client.requests import message
 from highwater.conformance.expectations import expect
 from highwater.conformance.models.batches import NONE, Stored
@@ -24,10 +13,7 @@ from highwater.conformance.models.log import EpochEnd, Listed, ModelLog
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest, PartitionData
-from highwater.reference.wire.messages.offsets import (
-    ListOffsetsRequest,
-    OffsetForLeaderEpochRequest,
-)
+from highwater.reference.wire.messages.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from highwater.reference.wire.messages.transactions import DescribeProducersRequest, TopicRequest
 from highwater.reference.wire.records import batch_headers
 

@@ -12,13 +12,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from highwater.conformance.cases.support.replicas import FOLLOWERS_SERVE_SINCE
-from highwater.conformance.client.broker import (
-    BY_ID_SINCE,
-    LATEST,
-    TOPIC_ID_SINCE,
-    Broker,
-    Topic,
-)
+from highwater.conformance.client.broker import BY_ID_SINCE, LATEST, TOPIC_ID_SINCE, Broker, Topic
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.expectations import expect, require
 from highwater.conformance.failures import Unsupported

@@ -10,13 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from highwater.conformance.cases.support.log_walks.senders import Sender
-from highwater.conformance.cases.support.log_walks.walk import (
-    Key,
-    Walk,
-    answers,
-    compare,
-    grouped,
-)
+from highwater.conformance.cases.support.log_walks.walk import Key, Walk, answers, compare, grouped
 from highwater.conformance.cases.support.log_walks.writes import Write, produce
 from highwater.conformance.cases.support.transactions import NEW_END, NEW_PRODUCE, Transactional
 from highwater.conformance.expectations import expect

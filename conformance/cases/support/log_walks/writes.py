@@ -4,13 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.conformance.cases.support.log_walks.walk import (
-    Key,
-    Walk,
-    answers,
-    compare,
-    grouped,
-)
+from highwater.conformance.cases.support.log_walks.walk import Key, Walk, answers, compare, grouped
 from highwater.conformance.client.broker import BY_ID_SINCE
 from highwater.conformance.client.requests import message
 from highwater.conformance.models.batches import NONE, Batch, Stored
@@ -18,10 +12,7 @@ from highwater.conformance.models.log import Errors
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.offsets import DeleteRecordsRequest
-from highwater.reference.wire.messages.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-)
+from highwater.reference.wire.messages.produce import PartitionProduceResponse, ProduceRequest
 
 TIMEOUT_MS: Final = 4_000
 NO_REPLY, LEADER, ALL = 0, 1, -1
