@@ -145,30 +145,26 @@ class Broker(Connection):
         max_bytes: int = 1 << 20, version: int | None = None, leader_epoch: int = -1, timeout_s: float | None = None,
         **fields: Any,
     ) -> PartitionData:  # fmt: skip
-        part = FetchPartition(
-            partition=topic.partition, fetch_offset=offset, partition_max_bytes=max_bytes,
-            current_leader_epoch=leader_epoch,
+        request = fetch_request(
+            topic, offset=offset, part_bytes=max_bytes, leader_epoch=leader_epoch, max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes, max_bytes=max_bytes, **fields,
         )  # fmt: skip
-        named = FetchTopic(topic=topic.name, partitions=(part,))
         if version is not None and version >= BY_ID_SINCE:
             self.need(FetchRequest, version)
-            named = replace(named, topic_id=self.topic_id(topic))
-        request = FetchRequest(
-            max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=(named,), **fields
-        )
+            request = replace(request, topics=(replace(only(request.topics), topic_id=self.topic_id(topic)),))
         reply = self.call(request, version, timeout_s)
         expect("error code of Fetch", 0, reply.error_code)
         result: PartitionData = only(only(reply.responses).partitions)
         return result
 
     def list_offset(
-        self, topic: Topic, timestamp: int, *, version: int | None = None, leader_epoch: int = -1
+        self, topic: Topic, timestamp: int, *, version: int | None = None, leader_epoch: int = -1, **fields: Any
     ) -> ListOffsetsPartitionResponse:
         part = ListOffsetsPartition(
             partition_index=topic.partition, timestamp=timestamp, current_leader_epoch=leader_epoch
         )
         request = ListOffsetsRequest(
-            replica_id=CONSUMER, topics=(ListOffsetsTopic(name=topic.name, partitions=(part,)),)
+            replica_id=CONSUMER, topics=(ListOffsetsTopic(name=topic.name, partitions=(part,)),), **fields
         )
         result: ListOffsetsPartitionResponse = only(only(self.call(request, version).topics).partitions)
         return result
@@ -185,6 +181,22 @@ def produce_request(
     index = topic.partition if partition is None else partition
     data = TopicProduceData(name=topic.name, partition_data=(PartitionProduceData(index=index, records=records),))
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=(data,))
+
+
+def fetch_request(
+    *topics: Topic, offset: int = 0, part_bytes: int = 1 << 20, leader_epoch: int = -1, **fields: Any
+) -> FetchRequest:
+    """Return a Fetch of at most `part_bytes` of each partition, from the same offset on; `fields` are the request's."""
+    named = tuple(
+        FetchTopic(topic=topic.name, partitions=(
+            FetchPartition(
+                partition=topic.partition, fetch_offset=offset, partition_max_bytes=part_bytes,
+                current_leader_epoch=leader_epoch,
+            ),
+        ))
+        for topic in topics
+    )  # fmt: skip
+    return FetchRequest(topics=named, **fields)
 
 
 def advertised_versions(address: str, timeout_s: float = 5.0, access: Access = OPEN) -> dict[int, tuple[int, int]]:

@@ -6,7 +6,7 @@ import pytest
 
 from highwater.conformance.cases.support.admin import NAMED, features
 from highwater.conformance.clause import KRAFT, clause
-from highwater.conformance.client.broker import Broker, Topic, batch, produce_request, records_of
+from highwater.conformance.client.broker import Broker, Topic, batch, fetch_request, produce_request, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.connection import CLIENT_ID
 from highwater.conformance.defects import Garbled, HangUp, OneSegment, OutOfTurn, Reply, Silence, defect
@@ -14,7 +14,7 @@ from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import encode_request
-from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest, MetadataRequest
 from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from highwater.reference.wire.messages.produce import ProduceRequest
@@ -42,13 +42,12 @@ def test_a_hundred_connections_are_served(cluster: Cluster) -> None:
 @clause("FRM-2", "kinds")
 @defect(OutOfTurn(ListOffsetsRequest))
 def test_requests_of_all_kinds_are_answered_in_order(leader: Broker, topic: Topic) -> None:
-    part = FetchPartition(partition=topic.partition, partition_max_bytes=1 << 20)
     kinds = [
         produce_request(topic, batch(b"v")),
         ListOffsetsRequest(
             replica_id=-1, topics=(ListOffsetsTopic(name=topic.name, partitions=(ListOffsetsPartition(timestamp=-1),)),)
         ),
-        FetchRequest(max_wait_ms=0, topics=(FetchTopic(topic=topic.name, partitions=(part,)),)),
+        fetch_request(topic, max_wait_ms=0),
         MetadataRequest(topics=()),
         ApiVersionsRequest(),
     ] * 4
@@ -62,10 +61,8 @@ def test_requests_of_all_kinds_are_answered_in_order(leader: Broker, topic: Topi
 @clause("FRM-2", "slow first")
 @defect(OutOfTurn(FetchRequest))
 def test_a_request_behind_one_that_waits_is_answered_later(leader: Broker, topic: Topic) -> None:
-    part = FetchPartition(partition=topic.partition, partition_max_bytes=1 << 20)
-    topics = (FetchTopic(topic=topic.name, partitions=(part,)),)
     version = leader.version_of(FetchRequest)
-    first = leader.send(FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, topics=topics), version)
+    first = leader.send(fetch_request(topic, max_wait_ms=WAIT_MS, min_bytes=1), version)
     second = leader.send(ApiVersionsRequest(), 0)
     leader.receive(APIS[1], version, first)
     leader.receive(APIS[18], 0, second)
@@ -75,10 +72,9 @@ def test_a_request_behind_one_that_waits_is_answered_later(leader: Broker, topic
 @defect(OutOfTurn(FetchRequest))
 def test_any_number_of_requests_may_be_behind_one_that_waits(leader: Broker, topic: Topic) -> None:
     """A broker that stops reading while too many wait must read on when they have been answered."""
-    part = FetchPartition(partition=topic.partition, partition_max_bytes=1 << 20)
-    topics, version = (FetchTopic(topic=topic.name, partitions=(part,)),), leader.version_of(FetchRequest)
+    version = leader.version_of(FetchRequest)
     for _ in range(2):
-        first = leader.send(FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, topics=topics), version)
+        first = leader.send(fetch_request(topic, max_wait_ms=WAIT_MS, min_bytes=1), version)
         others = [leader.send(ApiVersionsRequest(), 0) for _ in range(MANY_BEHIND)]
         leader.receive(APIS[1], version, first)
         for other in others:

@@ -8,7 +8,7 @@ import pytest
 from highwater.conformance.cases.support.admin import TIMEOUT_MS, controller, new_topic
 from highwater.conformance.cases.support.request_rows import HARMLESS
 from highwater.conformance.clause import clause
-from highwater.conformance.client.broker import Broker, Topic, batch, produce_request
+from highwater.conformance.client.broker import Broker, Topic, batch, fetch_request, produce_request
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect
 from highwater.conformance.expectations import expect, only
@@ -22,7 +22,7 @@ from highwater.reference.wire.messages.configs import (
     DescribeClientQuotasRequest,
     OpData,
 )
-from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.metadata import ApiVersionsRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.topics import CreateTopicsRequest
@@ -144,10 +144,7 @@ def test_who_reads_too_much_is_told(cluster: Cluster, topic: Topic) -> None:
     client, leader = Client(cluster), cluster.leader(topic)
     expect("error code of Produce", 0, leader.produce(topic, batch(b"v" * BURST)).error_code)
     client.limit(FETCHED, RATE)
-    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        replica_id=-1, max_wait_ms=0, min_bytes=1, topics=(FetchTopic(topic=topic.name, partitions=(part,)),)
-    )
+    request = fetch_request(topic, replica_id=-1, max_wait_ms=0, min_bytes=1)
 
     def throttled() -> bool:
         return bool(client.ask(leader, request, timeout_s=30).throttle_time_ms > 0)

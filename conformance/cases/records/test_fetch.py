@@ -7,14 +7,14 @@ import pytest
 
 from highwater.conformance.cases.records.test_restarts import DAY_MS, QUICK_SEGMENTS
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import NOW_MS, Broker, Topic, batch, records_of
+from highwater.conformance.client.broker import NOW_MS, Broker, Topic, batch, fetch_request, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import GuardOff, Reply, Request, defect, increment
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
 from highwater.conformance.targets.base import PAUSE_NODE
 from highwater.reference.wire.errors import ErrorCode
-from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.records import batch_headers
 from highwater.reference.wire.registry import APIS
 
@@ -62,9 +62,7 @@ def test_a_fetch_that_must_not_wait_brings_what_is_there(leader: Broker, topic: 
 @defect(Request(FetchRequest, "min_bytes", 1 << 20))
 def test_new_records_wake_a_fetch(cluster: Cluster, leader: Broker, topic: Topic) -> None:
     version = leader.version_of(FetchRequest)
-    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
-    topics = (FetchTopic(topic=topic.name, partitions=(part,)),)
-    number = leader.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics), version)
+    number = leader.send(fetch_request(topic, max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20), version)
     cluster.leader(topic).produce(topic, batch(b"v"))
 
     reply = leader.receive(APIS[1], version, number)
@@ -79,9 +77,7 @@ def test_records_of_any_partition_wake_a_fetch(cluster: Cluster, written: int) -
     topics = [cluster.create_topic(assignment=[node]) for _ in range(3)]
     leader = cluster.leader(topics[0])
     version = leader.version_of(FetchRequest)
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    requested = tuple(FetchTopic(topic=topic.name, partitions=(part,)) for topic in topics)
-    number = leader.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=requested), version)
+    number = leader.send(fetch_request(*topics, max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20), version)
     cluster.leader(topics[written]).produce(topics[written], batch(b"v"))
     reply = leader.receive(APIS[1], version, number)
     found = {response.topic: len(records_of(only(response.partitions).records)) for response in reply.responses}
@@ -101,9 +97,7 @@ def test_records_of_several_partitions_wake_a_fetch_together(cluster: Cluster) -
         expect("error code of Produce", 0, writer.produce(topic, batch(b"v")).error_code)
     size = len(leader.fetch(topics[0], 0).records or b"")
     version = leader.version_of(FetchRequest)
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    requested = tuple(FetchTopic(topic=topic.name, partitions=(part,)) for topic in topics)
-    request = FetchRequest(max_wait_ms=60_000, min_bytes=3 * size, max_bytes=1 << 20, topics=requested)
+    request = fetch_request(*topics, max_wait_ms=60_000, min_bytes=3 * size, max_bytes=1 << 20)
     number = leader.send(request, version)
     expect("error code of Produce", 0, writer.produce(topics[2], batch(b"v")).error_code)
     reply = leader.receive(APIS[1], version, number)
@@ -120,9 +114,7 @@ def test_records_of_the_next_segment_end_the_wait(cluster: Cluster) -> None:
     for offset, time_ms in enumerate((NOW_MS, NOW_MS + DAY_MS)):
         expect("error code of Produce", 0, leader.produce(topic, batch(b"v", timestamp_ms=time_ms)).error_code)
         sizes.append(len(leader.fetch(topic, offset).records or b""))
-    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
-    topics = (FetchTopic(topic=topic.name, partitions=(part,)),)
-    request = FetchRequest(max_wait_ms=60_000, min_bytes=sum(sizes), max_bytes=1 << 20, topics=topics)
+    request = fetch_request(topic, max_wait_ms=60_000, min_bytes=sum(sizes), max_bytes=1 << 20)
     found = records_of(only(only(leader.call(request).responses).partitions).records)
     expect("the first value in the reply", [b"v"], [record.value for record in found[:1]])
 
@@ -131,9 +123,7 @@ def test_records_of_the_next_segment_end_the_wait(cluster: Cluster) -> None:
 @defect(Request(FetchRequest, "max_wait_ms", 60_000))
 def test_records_that_are_too_few_do_not_prolong_the_wait(cluster: Cluster, leader: Broker, topic: Topic) -> None:
     version = leader.version_of(FetchRequest)
-    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
-    topics = (FetchTopic(topic=topic.name, partitions=(part,)),)
-    request = FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1 << 19, max_bytes=1 << 20, topics=topics)
+    request = fetch_request(topic, max_wait_ms=WAIT_MS, min_bytes=1 << 19, max_bytes=1 << 20)
     number = leader.send(request, version)
     writer = cluster.leader(topic)
     for _ in range(SMALL_RECORDS):

@@ -5,7 +5,7 @@ import pytest
 from highwater.conformance.cases.support.reassignments import replicas_of
 from highwater.conformance.cases.support.replicas import FOLLOWERS_SERVE_SINCE, produce_acknowledged
 from highwater.conformance.clause import clause, sweep
-from highwater.conformance.client.broker import LATEST, Broker, Topic, batch, records_of
+from highwater.conformance.client.broker import LATEST, Broker, Topic, batch, fetch_request, records_of
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, Silence, defect, increment
 from highwater.conformance.expectations import expect, only
@@ -32,14 +32,7 @@ def fill(leader: Broker, topic: Topic, batches: int = 10) -> None:
 
 def fetch_all(leader: Broker, topics: list[Topic], max_bytes: int) -> dict[str, int]:
     """Fetch all topics and return the number of bytes by topic."""
-    requested = tuple(
-        FetchTopic(
-            topic=topic.name,
-            partitions=(FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20),),
-        )
-        for topic in topics
-    )
-    reply = leader.call(FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=max_bytes, topics=requested))
+    reply = leader.call(fetch_request(*topics, max_wait_ms=0, min_bytes=1, max_bytes=max_bytes))
     return {response.topic: len(only(response.partitions).records or b"") for response in reply.responses}
 
 
@@ -47,10 +40,7 @@ def fetch_all(leader: Broker, topics: list[Topic], max_bytes: int) -> dict[str, 
 @defect(Request(FetchRequest, "topics.partitions.partition_max_bytes", 1 << 20))
 def test_a_partition_brings_no_more_than_its_limit(leader: Broker, topic: Topic) -> None:
     fill(leader, topic)
-    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=3 * SIZE)
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=1, topics=(FetchTopic(topic=topic.name, partitions=(part,)),), max_bytes=1 << 20
-    )
+    request = fetch_request(topic, part_bytes=3 * SIZE, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
     records = only(only(leader.call(request).responses).partitions).records or b""
     expect("there are records, within the limit", True, 0 < len(records) <= 3 * SIZE)
 
@@ -105,9 +95,7 @@ def test_an_error_is_not_kept_waiting(leader: Broker, topic: Topic) -> None:
 @defect(Silence(FetchRequest), Reply(FetchRequest, "responses.partitions.error_code", 0))
 def test_a_fetch_waits_no_longer_when_its_topic_is_deleted(cluster: Cluster, leader: Broker, topic: Topic) -> None:
     version = leader.version_of(FetchRequest)
-    part = FetchPartition(partition=topic.partition, fetch_offset=0, partition_max_bytes=1 << 20)
-    topics = (FetchTopic(topic=topic.name, partitions=(part,)),)
-    number = leader.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics), version)
+    number = leader.send(fetch_request(topic, max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20), version)
     cluster.delete_topics(topic.name)
     reply = leader.receive(api_of(FetchRequest), version, number, DELETED_S)
     expect("error code", NO_LONGER_HERE, only(only(reply.responses).partitions).error_code)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from highwater.conformance.cases.support.offsets import delete_records
 from highwater.conformance.cases.support.producers import LAST_SEQUENCE, IdempotentProducer, init_producer_id
 from highwater.conformance.cases.support.replicas import restart_leader
 from highwater.conformance.clause import clause, era, sweep
@@ -11,7 +12,6 @@ from highwater.conformance.defects import GuardOff, Reply, defect
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.errors import LEADER_NOT_READY, ErrorCode
-from highwater.reference.wire.messages.offsets import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.transactions import (
     DescribeProducersRequest,
@@ -139,10 +139,8 @@ def test_a_producer_id_needs_a_sequence(producer: IdempotentProducer) -> None:
 def test_the_state_outlives_the_records(producer: IdempotentProducer) -> None:
     for sequence in range(3):
         producer.send_accepted(sequence)
-    part = DeleteRecordsPartition(partition_index=producer.topic.partition, offset=-1)
-    topic = DeleteRecordsTopic(name=producer.topic.name, partitions=(part,))
-    reply = producer.broker.call(DeleteRecordsRequest(topics=(topic,), timeout_ms=5000))
-    expect("error code of DeleteRecords", 0, only(only(reply.topics).partitions).error_code)
+    error, _ = delete_records(producer.broker, producer.topic, -1, timeout_ms=5000)
+    expect("error code of DeleteRecords", 0, error)
     expect("offset of the repeated batch", 2, producer.send_accepted(2))
     assert_refused(producer, 4, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     producer.send_accepted(3)

@@ -20,7 +20,7 @@ from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
 from highwater.reference.wire.messages.fetch import AbortedTransaction, FetchRequest
-from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
 from highwater.reference.wire.records import batch_headers, build_batch
 
@@ -121,12 +121,9 @@ def test_a_time_in_an_open_transaction_is_not_found(leader: Broker, topic: Topic
     later_ms = now_ms(leader.clock) + 60_000
     records = [(later_ms, b"k", b"v", ())]
     expect("error code", 0, leader.produce(topic, build_batch(records)).error_code)
-    part = ListOffsetsPartition(partition_index=topic.partition, timestamp=later_ms)
-    requested = (ListOffsetsTopic(name=topic.name, partitions=(part,)),)
     version = leader.version_of(ListOffsetsRequest, 2)
     for level, offset in ((READ_COMMITTED, NONE), (READ_UNCOMMITTED, 2)):
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=requested)
-        answer = only(only(leader.call(request, version).topics).partitions)
+        answer = leader.list_offset(topic, later_ms, version=version, isolation_level=level)
         expect(f"error code and offset for isolation level {level}", (0, offset), (answer.error_code, answer.offset))
 
 
@@ -152,12 +149,8 @@ def test_only_the_offset_of_the_transaction_is_unstable(cluster: Cluster, topic:
 def test_the_end_for_read_committed_is_the_last_stable_offset(
     leader: Broker, topic: Topic, producer: Transactional, version: int
 ) -> None:
-    requested = ListOffsetsTopic(
-        name=topic.name, partitions=(ListOffsetsPartition(partition_index=topic.partition, timestamp=LATEST),)
-    )
     for level, end in ((READ_COMMITTED, 1), (READ_UNCOMMITTED, 2)):
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=(requested,))
-        answer = only(only(leader.call(request, version).topics).partitions)
+        answer = leader.list_offset(topic, LATEST, version=version, isolation_level=level)
         expect(f"end for isolation level {level}", end, answer.offset)
 
 

@@ -28,7 +28,7 @@ from highwater.conformance.defects import GuardOff, Reply, Request, defect
 from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
-from highwater.reference.wire.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.transactions import EndTxnRequest
 from highwater.reference.wire.records import batch_headers
@@ -138,13 +138,10 @@ def test_the_end_for_read_committed_is_the_last_stable_offset(
 ) -> None:
     producer.begin(topic)
     producer.write(topic, 0, b"open", b"too")
-    part = ListOffsetsPartition(partition_index=topic.partition, timestamp=LATEST)
-    request = ListOffsetsRequest(
-        replica_id=-1, isolation_level=READ_COMMITTED, topics=(ListOffsetsTopic(name=topic.name, partitions=(part,)),)
-    )
     leader = cluster.leader(topic)
     version = leader.version_of(ListOffsetsRequest, 2)
-    expect("offset", 0, only(only(leader.call(request, version).topics).partitions).offset)
+    found = leader.list_offset(topic, LATEST, version=version, isolation_level=READ_COMMITTED)
+    expect("offset", 0, found.offset)
     expect("end for read_uncommitted", 2, leader.end_offset(topic))
 
 
