@@ -23,6 +23,7 @@ from highwater.conformance.cases.walks import (
 )
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.running.selection import check_era
+from highwater.reference.wire.messages.topics import CreateTopicsRequest
 
 PROGRAMS: Final[Mapping[str, Callable[..., None]]] = {
     "writes": test_mixed_writes.test_each_part_of_a_produce_is_stored_or_refused_by_itself,
@@ -62,6 +63,8 @@ def run(name: str, cluster: Cluster) -> None:
     program, chance = PROGRAMS[name], cluster.draws.generator(PARAMETERS)
     marks: Sequence[pytest.Mark] = getattr(program, "pytestmark", ())
     check_era(cluster.target.era, marks)
+    with cluster.connect() as broker:
+        broker.version_of(CreateTopicsRequest)
     arguments: dict[str, Any] = {"cluster": cluster}
     for mark in marks:
         if mark.name == "parametrize":

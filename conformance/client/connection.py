@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from highwater.conformance import CLIENT_ID
 from highwater.conformance.client.exchange import Event, ExchangeLog
 from highwater.conformance.failures import AccessRefused, Disconnected, NoReply, TargetFailure
 from highwater.reference.client import connection as client
@@ -16,7 +17,6 @@ from highwater.reference.wire.framing import decode_response
 from highwater.reference.wire.registry import Api
 
 __all__ = ["OPEN", "Access", "Connection", "Reached", "WaitLimit", "access_of", "access_to"]
-CLIENT_ID: Final = "highwater-conform"
 MAX_REPLY: Final = 64 * 1024 * 1024
 OPEN: Final = PLAINTEXT
 """Access without TLS and SASL."""

@@ -7,7 +7,7 @@ instance id first, then the member id, the generation, and the state.
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from highwater.conformance.client.connection import CLIENT_ID
+from highwater.conformance import CLIENT_ID
 from highwater.conformance.models.comparison import TEXT, one_of
 from highwater.conformance.models.offsets import Offsets
 from highwater.reference.wire.errors import ErrorCode

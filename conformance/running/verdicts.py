@@ -17,7 +17,7 @@ from highwater.reference.wire.errors import DecodeError
 from highwater.releases import NEWEST, release_number
 from highwater.spec.clauses import find_clause
 
-EXPECTATIONS: Final = Path(__file__).parent / "targets" / "expectations"
+EXPECTATIONS: Final = Path(__file__).parents[1] / "targets" / "expectations"
 EXAMPLE: Final = 'one looks like: [[expectation]] clause = "ADM-6[again]" verdict = "fail" reason = "..."'
 
 

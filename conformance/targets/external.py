@@ -60,7 +60,7 @@ class ExternalTarget:
 
 
 def _discover_brokers(given: Sequence[str], access: Access) -> dict[int, str]:
-    """Return addresses by broker id; the given ones by their position if the reply to Metadata is wrong.
+    """Return addresses by broker id; the given ones by their position if the reply to Metadata is wrong or has none.
 
     Cases that need no Metadata can be run on these.
     """
@@ -74,7 +74,7 @@ def _discover_brokers(given: Sequence[str], access: Access) -> dict[int, str]:
             f"the server does not answer like a Kafka broker ({error})", where=address, hint=_diagnose_port(address)
         ) from error
     try:
-        return brokers_of(address, access)
+        return brokers_of(address, access) or dict(enumerate(given))
     except Disconnected as error:
         if not _is_alive(address, access):
             raise BrokerDied("the broker died when it was asked for Metadata", where=address) from error

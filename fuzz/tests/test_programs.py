@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from highwater.commands.run_audit import audit_run
 from highwater.conformance.cases import programs
 from highwater.conformance.cases.programs import PROGRAMS, run
 from highwater.conformance.client.broker import advertised_versions
@@ -84,8 +85,9 @@ def outcomes(ended: Counter[tuple[str, str]]) -> Counter[str]:
 
 def test_programs_run_beside_the_load_and_repeat_with_the_seed() -> None:
     settings = Settings(swarm=True, load=ONE_PRODUCER, programs=2)
-    first, second = run_seed(4, settings), run_seed(4, settings)
+    first, second = run_seed(4, settings, audit=audit_run), run_seed(4, settings)
     assert first.violation is None
+    assert first.audited
     assert first.fingerprint == second.fingerprint
     assert first.programs == second.programs
     found = outcomes(first.programs)

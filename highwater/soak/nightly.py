@@ -36,11 +36,6 @@ MUST_HAPPEN: Final = {
     "metadata store": (
         "session expired", "session began again", "fenced store write", "nothing of a multi", "lost write",
     ),
-    "group coordinator": (
-        "rebalance", "coordinator restart", "fenced generation", "fenced instance", "forgotten member",
-    ),
-    "transaction coordinator": ("fenced producer", "aborted transaction", "coordinator restart"),
-    "fetch sessions": ("partial response", "full response"),
     WHOLE_RUNS: (
         "truncation", "leader change", "controller change", "isr shrink", "isr of one", "fenced write", "fenced fetch",
         "fenced store write", "write below min ISR",

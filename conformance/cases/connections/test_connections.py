@@ -4,11 +4,11 @@ import struct
 
 import pytest
 
+from highwater.conformance import CLIENT_ID
 from highwater.conformance.cases.support.admin import NAMED, features
 from highwater.conformance.clause import KRAFT, clause
 from highwater.conformance.client.broker import Broker, Topic, batch, fetch_request, produce_request, records_of
 from highwater.conformance.client.cluster import Cluster
-from highwater.conformance.client.connection import CLIENT_ID
 from highwater.conformance.defects import Garbled, HangUp, OneSegment, OutOfTurn, Reply, Silence, defect
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported

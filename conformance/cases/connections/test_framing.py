@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
+from highwater.conformance import CLIENT_ID
 from highwater.conformance.clause import clause, era
 from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
-from highwater.conformance.client.connection import CLIENT_ID
 from highwater.conformance.defects import (
     Crash,
     Garbled,

@@ -2,13 +2,13 @@
 
 import pytest
 
+from highwater.conformance import CLIENT_ID
 from highwater.conformance.cases.support.committed_offsets import commit, committed_offset
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.transactions import find_transaction_coordinator
 from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.client.broker import Broker, Topic
 from highwater.conformance.client.cluster import Cluster
-from highwater.conformance.client.connection import CLIENT_ID
 from highwater.conformance.defects import Reply, Request, defect, without_error
 from highwater.conformance.expectations import expect, only
 from highwater.reference.wire.errors import ErrorCode

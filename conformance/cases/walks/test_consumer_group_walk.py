@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from highwater.conformance import CLIENT_ID
 from highwater.conformance.cases.support.committed_offsets import offsets_partition
 from highwater.conformance.cases.support.consumer_members import (
     JOIN,
@@ -20,7 +21,6 @@ from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import clause
 from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
-from highwater.conformance.client.connection import CLIENT_ID
 from highwater.conformance.client.requests import message
 from highwater.conformance.defects import Reply, defect, increment, without_error
 from highwater.conformance.expectations import expect, only

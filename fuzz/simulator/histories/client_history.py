@@ -25,7 +25,7 @@ from highwater.reference.wire.messages.offsets import ListOffsetsRequest
 from highwater.spec.formats.history import NEMESIS, Config, Event
 
 READS: Final = (FetchRequest, ListOffsetsRequest, OffsetFetchRequest)
-NOT_CLIENTS: Final = ("broker", "store")
+NOT_CLIENTS: Final = ("broker", "store", "program:")  # programs are judged by their own models
 ABORT_CHECK_MS: Final = 10_000
 """By so much later than its time-out a transaction may be aborted: the interval of the coordinator's checks."""
 WRITES_ELSEWHERE: Final = ("transformer", "intruder", "client:")

@@ -47,9 +47,7 @@ class SequenceResult(NamedTuple):
 
 def run_sequence(name: str, address: str, served: VersionRanges, without: Collection[int] = ()) -> SequenceResult:
     """Run `name`, which is SEQUENCE:SEED, without these steps; OSError if the target accepts no connection."""
-    kind, _, seed = name.partition(":")
-    if kind not in SEQUENCES or not seed:
-        raise UsageError(f"no such sequence: {name}", hint=f"use one of {', '.join(SEQUENCES)}, followed by :SEED")
+    kind = _check_name(name)
     draws = Drawn(name, frozenset(without))
     run = _run_relation if kind == RELATION else _run_program
     violation, finished, unfit = None, False, ""
@@ -63,6 +61,15 @@ def run_sequence(name: str, address: str, served: VersionRanges, without: Collec
     except (Unsupported, NotApplicable) as error:
         unfit = str(error)
     return SequenceResult(violation, finished, draws.begun, unfit)
+
+
+def _check_name(name: str) -> str:
+    """Return the kind of a sequence; UsageError if there is none, or no seed."""
+    kind, _, seed = name.partition(":")
+    if kind not in SEQUENCES or not seed:
+        hint = f"use one of {', '.join(SEQUENCES)}, followed by :SEED; sequences of earlier versions are gone"
+        raise UsageError(f"no such sequence: {name}", hint=hint)
+    return kind
 
 
 def _run_relation(kind: str, address: str, served: VersionRanges, draws: Drawn) -> None:
@@ -79,27 +86,29 @@ def _run_program(kind: str, address: str, served: VersionRanges, draws: Drawn) -
     cluster = Cluster(target, served, timeout_s=ANSWER_S, wait_limit=limit, whole_log=True, draws=draws)
     try:
         programs.run(kind, cluster)
-        failed: TargetFailure | None = None
+        found = _misread(cluster.log)
     except Disconnected as error:
         raise _gone(address) from error
     except TargetFailure as error:
-        failed = error
+        found = _misread(cluster.log) or _violation(error, cluster.log)
     except (AssertionError, LookupError, TypeError, ValueError) as error:  # no traceback for what no program foresaw
         raise SequenceAbandoned(f"{kind} does not understand a reply ({error!r})") from error
     finally:
         with suppress(TargetFailure):
             cluster.close()
-    found = misread(cluster.log)
     if found:
-        raise Violation(found.failure, found.api, found.version, transcript(cluster.log))
-    if failed:
-        raise _violation(failed, cluster.log)
+        raise found
 
 
 def _gone(address: str) -> SequenceAbandoned:
     """Return why a sequence ends after a closed connection; OSError if the target accepts no other one."""
     connect(address).close()
     return SequenceAbandoned("the connection was closed")
+
+
+def _misread(log: ExchangeLog) -> Violation | None:
+    found = misread(log)
+    return found and Violation(found.failure, found.api, found.version, transcript(log))
 
 
 def _violation(failed: TargetFailure, log: ExchangeLog) -> Violation:
@@ -113,7 +122,8 @@ def _violation(failed: TargetFailure, log: ExchangeLog) -> Violation:
 
 
 def replay_sequence(name: str, address: str, without: Collection[int] = ()) -> Violation | None:
-    """Run a sequence again; return its violation."""
+    """Run a sequence again; return its violation. UsageError if there is no such sequence."""
+    _check_name(name)
     try:
         return run_sequence(name, address, version_ranges(advertised(address)), without).violation
     except (OSError, UsageError) as error:
