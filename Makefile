@@ -54,6 +54,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m highwater.power --generated 120
 	@$(BIN)/python -m highwater.power --judge simulator --generated 40
 	@$(BIN)/python -m highwater.soak.planted_anomalies --ops 100000
+	@$(BIN)/highwater simulate --seeds 0:400 --programs 2
 	@$(BIN)/python -m highwater.soak.guards histories
 	@$(BIN)/python -m highwater.soak.division --ops 10000000
 	@$(BIN)/python -m highwater.soak.spark_cluster

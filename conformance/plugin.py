@@ -34,7 +34,7 @@ from highwater.conformance.running.judging import AcquireTarget, TargetGone, jud
 from highwater.conformance.running.selection import case_of, check_era, needs_exclusive_target, select_cases
 from highwater.conformance.running.sharing import SharedTarget, TargetServer
 from highwater.conformance.running.verdicts import BROKEN, NOT_TESTABLE, UNDECIDED, CaseResult, CaseVerdict, verdict_of
-from highwater.conformance.running.workers import Ended, Task, Workers
+from highwater.conformance.running.workers import Ended, Workers, WorkerTask
 from highwater.conformance.targets import KNOWN, count_clusters, launch_target
 from highwater.conformance.targets.base import PROMPT, REPEATABLE, RepeatableTarget, Target
 from highwater.conformance.targets.external import BrokerDied
@@ -211,7 +211,7 @@ def _run_side_by_side(session: pytest.Session, jobs: int) -> None:
         _open_target(config)
         if REPEATABLE in config.stash[TARGET].capabilities:
             everything = iter(range(len(session.items)))
-            tasks = [Task(Served("", config.stash[ADVERTISED_VERSIONS]), everything)] * (jobs + own)
+            tasks = [WorkerTask(Served("", config.stash[ADVERTISED_VERSIONS]), everything)] * (jobs + own)
         else:
             server = TargetServer(config.stash[TARGET])
             served = Served(server.address, config.stash[ADVERTISED_VERSIONS])
@@ -232,15 +232,15 @@ def _run_side_by_side(session: pytest.Session, jobs: int) -> None:
         raise session.Interrupted(session.shouldstop)
 
 
-def _tasks(served: Served, jobs: int, own: int, alone: Sequence[int], count: int) -> list[Task]:
+def _tasks(served: Served, jobs: int, own: int, alone: Sequence[int], count: int) -> list[WorkerTask]:
     """Return the tasks of `jobs` workers that share the target and of `own` ones with a cluster of their own.
 
     The latter run the cases that need a cluster alone; so does one of the others after all other cases.
     """
     needing = set(alone)
     exclusive, shared = iter(alone), iter([number for number in range(count) if number not in needing])
-    sharing = [Task(served, chain(shared, exclusive)), *(Task(served, shared) for _ in range(jobs - 1))]
-    return sharing + [Task(served._replace(address=""), exclusive) for _ in range(own)]
+    sharing = [WorkerTask(served, chain(shared, exclusive)), *(WorkerTask(served, shared) for _ in range(jobs - 1))]
+    return sharing + [WorkerTask(served._replace(address=""), exclusive) for _ in range(own)]
 
 
 def _begin(session: pytest.Session, served: Served) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from highwater.conformance.client.exchange import Event, Reply
+from highwater.conformance.client.exchange import Event, ExchangedReply
 from highwater.conformance.running.verdicts import CaseResult, CaseVerdict
 from highwater.errors import ExitCode
 from highwater.reference.wire.errors import WireError
@@ -48,7 +48,7 @@ CHOSEN: Final = re.compile(r"hw-[0-9a-f]{10}", re.IGNORECASE)
 """The beginning of the names that a case chooses; each has its own."""
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
     """Two values of one field; `replies` are so many pairs of replies, `case` is the first with them."""
 
     api: str
@@ -60,7 +60,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     case: str
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class ValueComparison(msgspec.Struct, frozen=True, kw_only=True):
     """What was compared, and what differs; `unpaired` counts replies to requests that only one broker received."""
 
     here: str
@@ -70,7 +70,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     replies: int
     values: int
     unpaired: int
-    differences: list[Difference]
+    differences: list[ValueDifference]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -80,13 +80,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 # -- from a case's log -----------------------------------------------------------------------------
 
 
-def replies_of(events: Iterable[Event], prefix: str) -> list[Reply]:
+def replies_of(events: Iterable[Event], prefix: str) -> list[ExchangedReply]:
     """Return the replies of a case that decode, each with its request; `prefix` is that of the case's names.
 
     What cases at the same time have created is left out.
     """
     asked: dict[tuple[str, bytes], list[Event]] = defaultdict(list)
-    found: list[Reply] = []
+    found: list[ExchangedReply] = []
     for event in events:
         if event.api is not None:
             waiting = asked[event.address, event.data[4:8]]
@@ -97,7 +97,7 @@ def replies_of(events: Iterable[Event], prefix: str) -> list[Reply]:
     return found
 
 
-def _reply(request: Event, reply: Event, prefix: str) -> list[Reply]:
+def _reply(request: Event, reply: Event, prefix: str) -> list[ExchangedReply]:
     assert reply.api is not None
     try:
         _, asked = decode_request(request.data[4:])
@@ -105,7 +105,11 @@ def _reply(request: Event, reply: Event, prefix: str) -> list[Reply]:
     except WireError:
         return []
     text = msgspec.json.encode(list(_values("", asked, prefix))).decode()
-    return [Reply(api=reply.api.name, version=reply.version, request=text, values=dict(_values("", answer, prefix)))]
+    return [
+        ExchangedReply(
+            api=reply.api.name, version=reply.version, request=text, values=dict(_values("", answer, prefix))
+        )
+    ]
 
 
 def _values(path: str, value: Any, prefix: str) -> Iterator[tuple[str, str]]:
@@ -155,7 +159,9 @@ def _records(data: bytes) -> str:
 # -- two runs --------------------------------------------------------------------------------------
 
 
-def compare_values(here: str, there: str, results: Sequence[CaseResult], others: Sequence[CaseResult]) -> Comparison:
+def compare_values(
+    here: str, there: str, results: Sequence[CaseResult], others: Sequence[CaseResult]
+) -> ValueComparison:
     """Compare the replies in the cases that pass on both."""
     passed = {result.case: result for result in others if result.verdict is CaseVerdict.PASS}
     both = [(one, passed[one.case]) for one in results if one.verdict is CaseVerdict.PASS and one.case in passed]
@@ -170,14 +176,14 @@ def compare_values(here: str, there: str, results: Sequence[CaseResult], others:
             for path, a, b in _differing(mine.values, theirs.values):
                 found[mine.api, OWN.sub("[hw]", path), a, b].append((mine.version, one.case))
     differences = [
-        Difference(
+        ValueDifference(
             api=api, versions=sorted({version for version, _ in seen}), field=path, here=a, there=b, replies=len(seen),
             case=seen[0][1],
         )
         for (api, path, a, b), seen in sorted(found.items())
     ]  # fmt: skip
     left_out = len({result.case for result in [*results, *others]}) - len(both)
-    return Comparison(
+    return ValueComparison(
         here=here, there=there, cases=len(both), left_out=left_out, replies=replies, values=values, unpaired=unpaired,
         differences=differences,
     )  # fmt: skip
@@ -193,16 +199,18 @@ def _differing(here: dict[str, str], there: dict[str, str]) -> Iterator[tuple[st
             yield path, a, b
 
 
-def _last_replies(replies: Sequence[Reply]) -> list[Reply]:
+def _last_replies(replies: Sequence[ExchangedReply]) -> list[ExchangedReply]:
     """Leave out all but the last reply to a request that was repeated at once."""
     return [[*repeated][-1] for _, repeated in groupby(replies, _key)]
 
 
-def _key(reply: Reply) -> tuple[str, int, str]:
+def _key(reply: ExchangedReply) -> tuple[str, int, str]:
     return reply.api, reply.version, reply.request
 
 
-def _paired(here: Sequence[Reply], there: Sequence[Reply]) -> tuple[list[tuple[Reply, Reply]], int]:
+def _paired(
+    here: Sequence[ExchangedReply], there: Sequence[ExchangedReply]
+) -> tuple[list[tuple[ExchangedReply, ExchangedReply]], int]:
     matcher = SequenceMatcher(None, [*map(_key, here)], [*map(_key, there)], autojunk=False)
     pairs = [
         (here[block.a + number], there[block.b + number])
@@ -212,7 +220,7 @@ def _paired(here: Sequence[Reply], there: Sequence[Reply]) -> tuple[list[tuple[R
     return pairs, len(here) + len(there) - 2 * len(pairs)
 
 
-def lines(comparison: Comparison, most: int = 0) -> Iterator[str]:
+def lines(comparison: ValueComparison, most: int = 0) -> Iterator[str]:
     """Yield a line for each difference (at most `most`, if not 0), and what was compared."""
     shown = comparison.differences[: most or None]
     for each in shown:

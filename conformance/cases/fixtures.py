@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.conformance.cases.fields.trial import Trial
+from highwater.conformance.cases.fields.trial import RowTrial
 from highwater.conformance.cases.fields.world import World
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.cases.support.transactions import Transactional, need_transaction_version
@@ -47,9 +47,9 @@ def new_producer(producer: Transactional) -> Transactional:
 
 
 @pytest.fixture
-def trial(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Trial]:
+def trial(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[RowTrial]:
     """Yield the rows of the case in a world that has what their table needs."""
     table, rows = request.param
-    found = Trial.prepared(table, rows, World(cluster))
+    found = RowTrial.prepared(table, rows, World(cluster))
     yield found
     found.world.clean_up(*table.leaves)

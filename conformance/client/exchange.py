@@ -43,7 +43,7 @@ class ReportedEvent(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.address) + len(self.what) + len(self.data) + len(self.decoded)
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class ExchangedReply(msgspec.Struct, frozen=True, kw_only=True):
     """A reply of one case: `request` is what was asked, without what the run chose; `values` by path."""
 
     api: str

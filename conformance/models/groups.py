@@ -23,7 +23,7 @@ UNSET: Final = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class GroupClient:
     """What a request says about its sender."""
 
     member_id: str = ""
@@ -56,7 +56,7 @@ class ClassicModel:
 
     # -- errors --------------------------------------------------------------------------------------
 
-    def member_error(self, client: Client) -> int:
+    def member_error(self, client: GroupClient) -> int:
         """Return the error for a client that is not a member, or that another one has replaced."""
         if client.instance is not None:
             holder = next((each for each in self.members.values() if each.instance == client.instance), None)
@@ -65,17 +65,17 @@ class ClassicModel:
             return 0 if holder.member_id == client.member_id else ErrorCode.FENCED_INSTANCE_ID
         return 0 if client.member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def _request_error(self, client: Client) -> int:
+    def _request_error(self, client: GroupClient) -> int:
         error = self.member_error(client)
         if not error and client.generation != self.generation:
             error = ErrorCode.ILLEGAL_GENERATION
         return error
 
-    def heartbeat_error(self, client: Client) -> int:
+    def heartbeat_error(self, client: GroupClient) -> int:
         error = self._request_error(client)
         return error or (ErrorCode.REBALANCE_IN_PROGRESS if self.state == PREPARING else 0)
 
-    def sync_error(self, client: Client, protocol_type: str | None, protocol: str | None) -> int:
+    def sync_error(self, client: GroupClient, protocol_type: str | None, protocol: str | None) -> int:
         """Return the error of a SyncGroup of a client that expects this protocol; null expects nothing."""
         error = self._request_error(client)
         expected = {None, self.protocol_type}, {None, self.protocol}
@@ -83,14 +83,14 @@ class ClassicModel:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return error or (ErrorCode.REBALANCE_IN_PROGRESS if self.state == PREPARING else 0)
 
-    def commit_error(self, client: Client, version: int) -> Any:
+    def commit_error(self, client: GroupClient, version: int) -> Any:
         """Return the error of the group for a commit of this client; an old coordinator knows older ones only."""
         if self.state == DEAD and client.generation >= 0:
             newer = (ErrorCode.GROUP_ID_NOT_FOUND,) if version >= GROUP_ID_NOT_FOUND_SINCE else ()
             return one_of(ErrorCode.ILLEGAL_GENERATION, *newer)
         if self.state in {DEAD, EMPTY} and client.generation < 0:
             return 0
-        if client == Client():
+        if client == GroupClient():
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = self._request_error(client)
         return error or (ErrorCode.REBALANCE_IN_PROGRESS if self.state == COMPLETING else 0)
@@ -100,7 +100,7 @@ class ClassicModel:
         holder = next((each for each in self.members.values() if instance and each.instance == instance), None)
         if holder and not member_id:
             return 0
-        return self.member_error(Client(member_id, instance=instance))
+        return self.member_error(GroupClient(member_id, instance=instance))
 
     # -- changes -------------------------------------------------------------------------------------
 

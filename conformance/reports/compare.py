@@ -11,7 +11,7 @@ from highwater.conformance.running.verdicts import BROKEN, UNDECIDED, CaseVerdic
 from highwater.errors import ExitCode, UsageError
 
 
-class Change(StrEnum):
+class VerdictChange(StrEnum):
     """Kinds of changes, most important first; reports use this order."""
 
     BROKE = "broke"
@@ -26,48 +26,51 @@ class Change(StrEnum):
 
 
 BECAME: Final = {
-    CaseVerdict.PASS: Change.NEWLY_PASSING,
-    CaseVerdict.UNSUPPORTED: Change.UNSUPPORTED,
-    CaseVerdict.NOT_APPLICABLE: Change.SKIPPED,
-    **dict.fromkeys(UNDECIDED, Change.UNDECIDED),
-    **dict.fromkeys(BROKEN, Change.FAILING),
+    CaseVerdict.PASS: VerdictChange.NEWLY_PASSING,
+    CaseVerdict.UNSUPPORTED: VerdictChange.UNSUPPORTED,
+    CaseVerdict.NOT_APPLICABLE: VerdictChange.SKIPPED,
+    **dict.fromkeys(UNDECIDED, VerdictChange.UNDECIDED),
+    **dict.fromkeys(BROKEN, VerdictChange.FAILING),
 }
-FROM_PASS: Final = {**BECAME, **dict.fromkeys(BROKEN, Change.BROKE)}
-FROM_BROKEN: Final = {**BECAME, CaseVerdict.PASS: Change.FIXED}
+FROM_PASS: Final = {**BECAME, **dict.fromkeys(BROKEN, VerdictChange.BROKE)}
+FROM_BROKEN: Final = {**BECAME, CaseVerdict.PASS: VerdictChange.FIXED}
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class VerdictDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A changed case of a target; a verdict is None if that run did not have the case."""
 
     target: str
     case: str
-    change: Change
+    change: VerdictChange
     before: CaseVerdict | None
     after: CaseVerdict | None
     message: str = ""
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Differences of two runs; `remarks` name other causes of differences, `is_empty` means a run without cases."""
 
-    differences: list[Difference]
+    differences: list[VerdictDifference]
     remarks: list[str]
     is_empty: bool
 
 
-def compare(before: Report, after: Report) -> Comparison:
+def compare(before: Report, after: Report) -> RunComparison:
     """Compare two runs. A single target on each side is a pair, else names are matched; UsageError without a pair."""
     pairs = _pairs(before.targets, after.targets)
     found = [difference for old, new in pairs for difference in differences_of(old, new)]
-    found.sort(key=lambda difference: list(Change).index(difference.change))
+    found.sort(key=lambda difference: list(VerdictChange).index(difference.change))
     empty = [f"{target.target} has a run without cases" for pair in pairs for target in pair if not target.cases]
-    return Comparison(differences=found, remarks=[*_remarks(before, after), *empty], is_empty=bool(empty))
+    return RunComparison(differences=found, remarks=[*_remarks(before, after), *empty], is_empty=bool(empty))
 
 
-def exit_code(comparison: Comparison, *, strict: bool = False) -> ExitCode:
+def exit_code(comparison: RunComparison, *, strict: bool = False) -> ExitCode:
     """Return VIOLATED if a case that passed now fails; a SHOULD counts only with `strict`."""
     counted = BROKEN if strict else {CaseVerdict.FAIL}
-    if any(difference.change is Change.BROKE and difference.after in counted for difference in comparison.differences):
+    if any(
+        difference.change is VerdictChange.BROKE and difference.after in counted
+        for difference in comparison.differences
+    ):
         return ExitCode.VIOLATED
     if comparison.is_empty or any(difference.after in UNDECIDED for difference in comparison.differences):
         return ExitCode.UNDECIDED
@@ -105,7 +108,7 @@ def _value_text(value: object) -> str:
     return str(value or "none")
 
 
-def differences_of(before: TargetReport, after: TargetReport) -> Iterator[Difference]:
+def differences_of(before: TargetReport, after: TargetReport) -> Iterator[VerdictDifference]:
     """Yield the cases whose verdict changed between two runs of a target."""
     old, new = ({result.case: result.verdict for result in target.cases} for target in (before, after))
     messages = {result.case: result.message for result in after.cases if result.verdict is not CaseVerdict.PASS}
@@ -115,12 +118,12 @@ def differences_of(before: TargetReport, after: TargetReport) -> Iterator[Differ
         change = _change(was, now)
         if change is not None:
             message = messages.get(case, "")
-            yield Difference(target=name, case=case, change=change, before=was, after=now, message=message)
+            yield VerdictDifference(target=name, case=case, change=change, before=was, after=now, message=message)
 
 
-def _change(was: CaseVerdict | None, now: CaseVerdict | None) -> Change | None:
+def _change(was: CaseVerdict | None, now: CaseVerdict | None) -> VerdictChange | None:
     if was is None or now is None:
-        return Change.ADDED if was is None else Change.REMOVED
+        return VerdictChange.ADDED if was is None else VerdictChange.REMOVED
     if was == now or {was, now} <= BROKEN or {was, now} <= UNDECIDED:
         return None
     if was is CaseVerdict.PASS:

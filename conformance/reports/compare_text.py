@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from highwater.conformance.reports.compare import Comparison, Difference
+from highwater.conformance.reports.compare import RunComparison, VerdictDifference
 from highwater.conformance.reports.markdown import escape, table_head, table_line
 
 
-def lines(comparison: Comparison) -> Iterator[str]:
+def lines(comparison: RunComparison) -> Iterator[str]:
     """Yield a line for each remark and difference, then the totals."""
     yield from comparison.remarks
     for difference in comparison.differences:
@@ -16,7 +16,7 @@ def lines(comparison: Comparison) -> Iterator[str]:
     yield tally(comparison)
 
 
-def markdown(comparison: Comparison) -> str:
+def markdown(comparison: RunComparison) -> str:
     found = ["# What changed", "", escape(tally(comparison)), ""]
     found += [f"- {escape(remark)}" for remark in comparison.remarks]
     if comparison.differences:
@@ -28,11 +28,11 @@ def markdown(comparison: Comparison) -> str:
     return "\n".join(found) + "\n"
 
 
-def tally(comparison: Comparison) -> str:
+def tally(comparison: RunComparison) -> str:
     """Return the number of each change, such as `2 broke, 1 added`."""
     counted = Counter(difference.change for difference in comparison.differences)
     return ", ".join(f"{count} {change}" for change, count in counted.items()) or "nothing changed"
 
 
-def _verdicts(difference: Difference) -> str:
+def _verdicts(difference: VerdictDifference) -> str:
     return " -> ".join(verdict or "none" for verdict in (difference.before, difference.after))

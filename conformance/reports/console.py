@@ -7,7 +7,15 @@ from itertools import groupby
 from typing import Final
 
 from highwater.conformance.report import Report, TargetReport
-from highwater.conformance.reports.matrix import Row, cell_text, clause_of, left_out_text, rows_of, seconds_text, tally
+from highwater.conformance.reports.matrix import (
+    MatrixRow,
+    cell_text,
+    clause_of,
+    left_out_text,
+    rows_of,
+    seconds_text,
+    tally,
+)
 from highwater.conformance.running.verdicts import (
     BROKEN,
     DECIDED,
@@ -50,7 +58,7 @@ def show(report: Report, *, strict: bool = False, verbose: bool = False) -> None
             console.print(line, markup=False, soft_wrap=True)
 
 
-def _is_decided(row: Row) -> bool:
+def _is_decided(row: MatrixRow) -> bool:
     return any(result.verdict in DECIDED for cell in row.cells for result in cell)
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.conformance.report import Report, TargetReport
-from highwater.conformance.reports.compare import Change, differences_of
+from highwater.conformance.reports.compare import VerdictChange, differences_of
 from highwater.conformance.running.verdicts import DECIDED, CaseVerdict
 
-SHOWN: Final = (Change.BROKE, Change.FAILING, Change.FIXED)
+SHOWN: Final = (VerdictChange.BROKE, VerdictChange.FAILING, VerdictChange.FIXED)
 """The changes that are named; the others are counted."""
 NAMED: Final = 12
 WIDTH, HEIGHT = 160, 28
@@ -23,8 +23,8 @@ class PastRun:
     suite: str
     kept: int
     must: int
-    named: dict[Change, list[str]]
-    counted: dict[Change, int]
+    named: dict[VerdictChange, list[str]]
+    counted: dict[VerdictChange, int]
 
     @property
     def share(self) -> float:
@@ -73,7 +73,7 @@ def _history(name: str, runs: Sequence[tuple[Report, TargetReport]]) -> History:
 
 def _past(report: Report, target: TargetReport, before: TargetReport | None) -> PastRun:
     must = [case for case in target.cases if case.level == "MUST" and case.verdict in DECIDED]
-    changes: dict[Change, list[str]] = {}
+    changes: dict[VerdictChange, list[str]] = {}
     for difference in differences_of(before, target) if before else ():
         changes.setdefault(difference.change, []).append(difference.case)
     return PastRun(

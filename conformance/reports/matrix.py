@@ -28,7 +28,7 @@ UNKNOWN: Final = Clause(id="?", sentence="Not in the list of clauses.", level="M
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MatrixRow:
     """One clause with its results for each target."""
 
     clause_id: str
@@ -52,11 +52,11 @@ class Deviation:
     known: Expectation | None
 
 
-def rows_of(report: Report) -> list[Row]:
+def rows_of(report: Report) -> list[MatrixRow]:
     """Return rows sorted by area and number; results without a clause (a run that was cut short) come first."""
     by_target = [_by_clause(target.cases) for target in report.targets]
     clause_ids = sorted({clause_id for found in by_target for clause_id in found}, key=natural_key)
-    return [Row(clause_id, [found.get(clause_id, []) for found in by_target]) for clause_id in clause_ids]
+    return [MatrixRow(clause_id, [found.get(clause_id, []) for found in by_target]) for clause_id in clause_ids]
 
 
 def _by_clause(results: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:

@@ -11,7 +11,7 @@ from highwater.conformance.patterns import natural_key
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.history import History
 from highwater.conformance.reports.matrix import (
-    Row,
+    MatrixRow,
     cell_text,
     features_text,
     left_out_text,
@@ -111,7 +111,7 @@ def _target(target: TargetReport) -> dict[str, Any]:
 
 
 def _clause(
-    row: Row, targets: Sequence[TargetReport], expectations: Sequence[list[Expectation]], budget: int
+    row: MatrixRow, targets: Sequence[TargetReport], expectations: Sequence[list[Expectation]], budget: int
 ) -> dict[str, Any]:
     clause = row.clause
     failures = [
@@ -173,7 +173,7 @@ def _cell(number: int, results: list[CaseResult], failure_by_case: dict[tuple[in
     return Cell(cell_text(results, VERDICT_TEXT), kind, failures[0].anchor if failures[0] else "")
 
 
-def _lacking(row: Row, targets: Sequence[TargetReport]) -> list[str]:
+def _lacking(row: MatrixRow, targets: Sequence[TargetReport]) -> list[str]:
     """Return the reasons why cases were not run, each once for each target."""
     reasons = {
         f"{targets[number].target}: {result.verdict}: {result.message}"

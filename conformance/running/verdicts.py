@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from highwater.conformance.client.exchange import Reply, ReportedEvent
+from highwater.conformance.client.exchange import ExchangedReply, ReportedEvent
 from highwater.conformance.failures import NotApplicable, TargetFailure, Unsupported
 from highwater.conformance.patterns import check_patterns, covers
 from highwater.errors import ExitCode, UsageError
@@ -66,7 +66,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     exchange: list[ReportedEvent] = []
     """The last events, unless the verdict is `pass`."""
-    replies: list[Reply] = []
+    replies: list[ExchangedReply] = []
     """The values of all replies, if they were asked for and the verdict is `pass`."""
     fingerprint: str = ""
     """A hash of all events of the run, on a target that repeats them exactly."""

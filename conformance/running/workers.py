@@ -19,7 +19,7 @@ RunCase = Callable[[int], Any]
 End = Callable[[], None]
 
 
-class Task(NamedTuple):
+class WorkerTask(NamedTuple):
     """What a worker gets at its start, and its cases; workers with the same iterator share its cases."""
 
     given: object
@@ -62,7 +62,7 @@ class Workers:
             theirs.close()
             self._workers.append(Worker(process, ours))
 
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+    def run(self, tasks: Sequence[WorkerTask]) -> Iterator[tuple[int, Any]]:
         """Yield each case with what `run_case` returned for it, or with None if its worker ended.
 
         There is a task for each worker. A worker that cannot begin leaves its cases to those that share them. A caller

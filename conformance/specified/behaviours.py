@@ -23,7 +23,7 @@ from highwater.temporary import temporary_folder
 FOLDER_OF_WALKS: Final = Path(__file__).parent
 
 
-class Bounds(NamedTuple):
+class ModelBounds(NamedTuple):
     """The spec, the module of its walks, and constants that differ from the module's configuration."""
 
     spec: str
@@ -33,10 +33,10 @@ class Bounds(NamedTuple):
 
 THREE: Final = (("Clients", "{c1, c2, c3}"), ("MaxGeneration", 2), ("MaxIds", 1), ("MaxCommits", 0))
 EAGER: Final = (
-    Bounds("eager_rebalance", "WalkEagerRebalance"),
-    Bounds("eager_rebalance", "WalkEagerRebalance", THREE),
+    ModelBounds("eager_rebalance", "WalkEagerRebalance"),
+    ModelBounds("eager_rebalance", "WalkEagerRebalance", THREE),
 )
-COOPERATIVE: Final = (Bounds("cooperative_rebalance", "WalkCooperativeRebalance"),)
+COOPERATIVE: Final = (ModelBounds("cooperative_rebalance", "WalkCooperativeRebalance"),)
 CONJUNCT: Final = re.compile(r"(?m)^/\\ (group|step) = ")
 TIMEOUT_S: Final = 300.0
 
@@ -67,7 +67,7 @@ Behaviours = list[ModelStep]
 
 
 @cache
-def behaviours(bounds: Bounds) -> Behaviours:
+def behaviours(bounds: ModelBounds) -> Behaviours:
     """Return the behaviours from the cache or from TLC (some seconds); UsageError without Java."""
     module = FOLDER_OF_WALKS / f"{bounds.module}.tla"
     config = with_constants(module.with_suffix(".cfg").read_text(), dict(bounds.constants), where=module.name)

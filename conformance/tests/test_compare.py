@@ -9,7 +9,7 @@ import pytest
 
 from highwater.conformance.report import Report, Stamp, read_report
 from highwater.conformance.reports import compare_text as comparison
-from highwater.conformance.reports.compare import Change, compare, exit_code
+from highwater.conformance.reports.compare import VerdictChange, compare, exit_code
 from highwater.conformance.running.verdicts import CaseResult, CaseVerdict
 from highwater.conformance.tests.sample_reports import HOSTILE, failed, passed, report, result, target
 from highwater.errors import ExitCode, UsageError
@@ -27,23 +27,23 @@ def one(*cases: CaseResult) -> Report:
 @pytest.mark.parametrize(
     ("was", "now", "change", "code"),
     [
-        (PASS, FAIL, Change.BROKE, ExitCode.VIOLATED),
-        (PASS, NON_STRICT, Change.BROKE, ExitCode.HELD),
+        (PASS, FAIL, VerdictChange.BROKE, ExitCode.VIOLATED),
+        (PASS, NON_STRICT, VerdictChange.BROKE, ExitCode.HELD),
         (PASS, PASS, None, ExitCode.HELD),
-        (FAIL, PASS, Change.FIXED, ExitCode.HELD),
+        (FAIL, PASS, VerdictChange.FIXED, ExitCode.HELD),
         (FAIL, NON_STRICT, None, ExitCode.HELD),
-        (PASS, UNSUPPORTED, Change.UNSUPPORTED, ExitCode.HELD),
-        (PASS, NOT_APPLICABLE, Change.SKIPPED, ExitCode.HELD),
-        (FAIL, UNSUPPORTED, Change.UNSUPPORTED, ExitCode.HELD),
-        (UNSUPPORTED, PASS, Change.NEWLY_PASSING, ExitCode.HELD),
-        (UNSUPPORTED, FAIL, Change.FAILING, ExitCode.HELD),
-        (PASS, FLAKY, Change.UNDECIDED, ExitCode.UNDECIDED),
+        (PASS, UNSUPPORTED, VerdictChange.UNSUPPORTED, ExitCode.HELD),
+        (PASS, NOT_APPLICABLE, VerdictChange.SKIPPED, ExitCode.HELD),
+        (FAIL, UNSUPPORTED, VerdictChange.UNSUPPORTED, ExitCode.HELD),
+        (UNSUPPORTED, PASS, VerdictChange.NEWLY_PASSING, ExitCode.HELD),
+        (UNSUPPORTED, FAIL, VerdictChange.FAILING, ExitCode.HELD),
+        (PASS, FLAKY, VerdictChange.UNDECIDED, ExitCode.UNDECIDED),
         (ERROR, FLAKY, None, ExitCode.HELD),
-        (PASS, CaseVerdict.NOT_RUN, Change.UNDECIDED, ExitCode.UNDECIDED),
-        (CaseVerdict.NOT_RUN, PASS, Change.NEWLY_PASSING, ExitCode.HELD),
+        (PASS, CaseVerdict.NOT_RUN, VerdictChange.UNDECIDED, ExitCode.UNDECIDED),
+        (CaseVerdict.NOT_RUN, PASS, VerdictChange.NEWLY_PASSING, ExitCode.HELD),
     ],
 )
-def test_a_case_that_changed(was: CaseVerdict, now: CaseVerdict, change: Change | None, code: ExitCode) -> None:
+def test_a_case_that_changed(was: CaseVerdict, now: CaseVerdict, change: VerdictChange | None, code: ExitCode) -> None:
     found = compare(one(result("PRD-7", was)), one(result("PRD-7", now)))
     assert [difference.change for difference in found.differences] == ([change] if change else [])
     assert exit_code(found) is code
@@ -59,22 +59,24 @@ def test_cases_of_only_one_run_are_added_or_removed() -> None:
     assert [
         (difference.case, difference.change, difference.before, difference.after) for difference in found.differences
     ] == [
-        ("PRD-3", Change.ADDED, None, FAIL),
-        ("PRD-1", Change.REMOVED, PASS, None),
+        ("PRD-3", VerdictChange.ADDED, None, FAIL),
+        ("PRD-1", VerdictChange.REMOVED, PASS, None),
     ]
     assert exit_code(found) is ExitCode.HELD
 
 
 def test_a_fixed_case_shows_no_message_of_a_failure() -> None:
     (fixed,) = compare(one(failed("PRD-7")), one(result("PRD-7", PASS, "3 of 4 rows apply"))).differences
-    assert (fixed.change, fixed.message) == (Change.FIXED, "")
+    assert (fixed.change, fixed.message) == (VerdictChange.FIXED, "")
 
 
 def test_targets_are_matched_by_name_or_are_the_only_ones() -> None:
     several = report(target("a:1", passed("PRD-7")), target("b:1", passed("PRD-7")), target("c:1", passed("PRD-7")))
     later = report(target("b:1", failed("PRD-7")), target("d:1", failed("PRD-7")))
     found = compare(several, later)
-    assert [(difference.target, difference.change) for difference in found.differences] == [("b:1", Change.BROKE)]
+    assert [(difference.target, difference.change) for difference in found.differences] == [
+        ("b:1", VerdictChange.BROKE)
+    ]
     assert [remark for remark in found.remarks if " is only in the " in remark] == [
         "a:1 is only in the first run", "c:1 is only in the first run", "d:1 is only in the second run",
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from highwater.command_line import main
 from highwater.conformance.report import Report, TargetReport
-from highwater.conformance.reports.compare import Change
+from highwater.conformance.reports.compare import VerdictChange
 from highwater.conformance.reports.history import NAMED, merge_runs
 from highwater.conformance.reports.markdown import areas_markdown
 from highwater.conformance.reports.page import page
@@ -38,15 +38,15 @@ def test_the_newest_run_of_each_target_is_its_column(files: list[Report]) -> Non
 def test_changes_are_named_and_counted() -> None:
     _, history = merge_runs([OLD, NEW])
     newest, first = history[0].runs
-    assert newest.named == {Change.BROKE: ["PRD-2"], Change.FIXED: ["PRD-1"]}
-    assert newest.counted == {Change.ADDED: 1}
+    assert newest.named == {VerdictChange.BROKE: ["PRD-2"], VerdictChange.FIXED: ["PRD-1"]}
+    assert newest.counted == {VerdictChange.ADDED: 1}
     assert (first.named, first.counted) == ({}, {})
 
 
 def test_many_changes_are_cut() -> None:
     cases = [f"MD-1[{number}]" for number in range(NAMED + 5)]
     _, (past,) = merge_runs([run(1, target("a:1", *map(passed, cases))), run(2, target("a:1", *map(failed, cases)))])
-    assert past.runs[0].named[Change.BROKE] == [*cases[:NAMED], "5 more"]
+    assert past.runs[0].named[VerdictChange.BROKE] == [*cases[:NAMED], "5 more"]
 
 
 def test_the_line_rises_with_the_share() -> None:

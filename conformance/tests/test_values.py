@@ -4,7 +4,7 @@ from typing import Any
 
 from highwater.conformance.client.exchange import Event
 from highwater.conformance.running.verdicts import CaseResult, CaseVerdict
-from highwater.conformance.values import Comparison, compare_values, lines, replies_of
+from highwater.conformance.values import ValueComparison, compare_values, lines, replies_of
 from highwater.errors import ExitCode
 from highwater.reference.wire.framing import encode_request, encode_response
 from highwater.reference.wire.messages.fetch import (
@@ -52,7 +52,7 @@ def fetched(value: bytes) -> list[Event]:
     return exchange(wanted, FetchResponse(responses=(FetchableTopicResponse(topic="t", partitions=(data,)),)), 11)
 
 
-def compared(here: list[Event], there: list[Event], prefix: str = MINE) -> Comparison:
+def compared(here: list[Event], there: list[Event], prefix: str = MINE) -> ValueComparison:
     one, other = (
         CaseResult(case="MD-1", clause="MD-1", level="MUST", verdict=CaseVerdict.PASS, replies=replies_of(events, own))
         for events, own in ((here, MINE), (there, prefix))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.conformance.running.workers import Ended, Task, Workers
+from highwater.conformance.running.workers import Ended, Workers, WorkerTask
 
 CASES = range(12)
 DIES = 3
@@ -21,9 +21,9 @@ def end() -> None:
     pass
 
 
-def shared(count: int) -> list[Task]:
+def shared(count: int) -> list[WorkerTask]:
     cases = iter(CASES)
-    return [Task(None, cases) for _ in range(count)]
+    return [WorkerTask(None, cases) for _ in range(count)]
 
 
 def doubled(case: int) -> int:
@@ -69,7 +69,7 @@ def fails_for_a_cluster_of_its_own(own: object) -> None:
 def test_others_run_the_cases_of_a_worker_that_cannot_begin() -> None:
     cases = iter(CASES)
     workers = Workers(2, fails_for_a_cluster_of_its_own, doubled, end)
-    outcomes = dict(workers.run([Task(False, cases), Task(True, cases)]))
+    outcomes = dict(workers.run([WorkerTask(False, cases), WorkerTask(True, cases)]))
     workers.close()
     assert outcomes == {case: 2 * case for case in CASES}
 
@@ -77,7 +77,7 @@ def test_others_run_the_cases_of_a_worker_that_cannot_begin() -> None:
 def test_cases_without_any_other_worker_do_not_look_complete() -> None:
     workers = Workers(2, fails_for_a_cluster_of_its_own, doubled, end)
     with pytest.raises(Ended):
-        list(workers.run([Task(False, iter(range(3))), Task(True, iter(CASES))]))
+        list(workers.run([WorkerTask(False, iter(range(3))), WorkerTask(True, iter(CASES))]))
     workers.close()
 
 
@@ -93,7 +93,7 @@ def test_a_worker_that_is_closed_ends_what_it_began(tmp_path: Path, is_busy: boo
         return case
 
     workers = Workers(1, begin, run_case, ended.touch)
-    for _ in workers.run([Task(None, iter(range(2)))]):
+    for _ in workers.run([WorkerTask(None, iter(range(2)))]):
         if is_busy:
             break
     workers.close()

@@ -15,7 +15,7 @@ from highwater.fuzz.chaos.launch import open_cluster
 from highwater.fuzz.chaos.races import draw_races, race_settings
 from highwater.fuzz.chaos.settings import schedule_load
 from highwater.fuzz.chaos.workload.run import UserClients, Workload
-from highwater.fuzz.chaos.workload.topic import Load, consumer_names
+from highwater.fuzz.chaos.workload.topic import TopicLoad, consumer_names
 from highwater.fuzz.proxy.run import FaultProxy
 from highwater.fuzz.schedule import MESSAGE, Option, Schedule, check, write_schedule
 
@@ -35,7 +35,7 @@ NEVER_DRAWN = frozenset({"rot", MESSAGE})
 """Kinds of fault that no drawn schedule has: some of them may break promises even on a correct Kafka."""
 
 
-def requested_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> Load:
+def requested_load(schedule: Schedule, brokers: int, workloads: str, rate: int) -> TopicLoad:
     """Return the load of the schedule with only the requested workloads; UsageError for an unknown one."""
     names = workloads.split(",") if workloads != NO_WORKLOAD else []
     unknown = [name for name in names if name not in WORKLOADS]
@@ -104,7 +104,7 @@ def _proxied(bootstrap: str, schedule: Schedule, folder: Path) -> Iterator[Fault
 
 
 def _draw(
-    cluster: ChaosCluster, load: Load, seed: int, seconds: float, settings: dict[str, dict[str, Option]]
+    cluster: ChaosCluster, load: TopicLoad, seed: int, seconds: float, settings: dict[str, dict[str, Option]]
 ) -> Schedule:
     clients = consumer_names(load)
     kinds = [kind for kind in supported(cluster) if kind not in NEVER_DRAWN and (kind != "stall" or clients)]

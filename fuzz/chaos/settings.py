@@ -6,7 +6,7 @@ from typing import Final
 
 from highwater.errors import UsageError
 from highwater.fuzz.chaos.nemesis import STORE
-from highwater.fuzz.chaos.workload.topic import Load
+from highwater.fuzz.chaos.workload.topic import TopicLoad
 from highwater.fuzz.schedule import Option, Schedule, check
 from highwater.fuzz.simulator.cluster import Settings
 from highwater.fuzz.simulator.search import SeedResult, run_seed
@@ -26,7 +26,7 @@ RENAMED: Final = {
     BALANCE: "leader_imbalance_check_interval_ms",
 }
 FACTOR: Final = {BALANCE: 1000}
-FULL_LOAD: Final = Load(wanderers=1, transactional_producers=2, group_observers=1)
+FULL_LOAD: Final = TopicLoad(wanderers=1, transactional_producers=2, group_observers=1)
 BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -57,7 +57,7 @@ def kraft_settings(settings: Mapping[str, Option]) -> dict[str, Option]:
     return {KRAFT_SESSION if name == SESSION else name: value for name, value in settings.items()}
 
 
-def schedule_load(schedule: Schedule, brokers: int) -> Load:
+def schedule_load(schedule: Schedule, brokers: int) -> TopicLoad:
     """Return the load on the topic that the schedule describes; UsageError if the topic is impossible."""
     common = settings_of_node("*", schedule)
     topic = {TOPIC_SETTINGS[name]: value for name, value in common.items() if name in TOPIC_SETTINGS}

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from highwater.fuzz.kafka_logs.blocks import Blocks, Log, common, divide
-from highwater.fuzz.kafka_logs.folders import EPOCHS, Replica
+from highwater.fuzz.kafka_logs.folders import EPOCHS, ReplicaFolder
 from highwater.fuzz.kafka_logs.metadata_log import Change, State
 from highwater.fuzz.kafka_logs.metadata_records import NO_LEADER
 from highwater.spec.formats.trace import Step
@@ -40,7 +40,7 @@ class Behaviour:
     It repeats the parts of HwTruncation that decide what a follower truncates and how far the high watermark goes.
     """
 
-    def __init__(self, entity: str, changes: Sequence[Change], replicas: Mapping[int, Replica]) -> None:
+    def __init__(self, entity: str, changes: Sequence[Change], replicas: Mapping[int, ReplicaFolder]) -> None:
         self.entity, self.changes = entity, changes
         self.blocks: Blocks = divide(replicas)
         self.steps: list[Step] = []

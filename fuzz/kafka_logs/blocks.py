@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from highwater.fuzz.kafka_logs.folders import Replica
+from highwater.fuzz.kafka_logs.folders import ReplicaFolder
 
 Log = tuple[int, ...]
 """The leader epoch of each block."""
@@ -39,7 +39,7 @@ class Blocks:
         return self.cuts[min(block, len(self.cuts) - 1)]
 
 
-def divide(replicas: Mapping[int, Replica]) -> Blocks:
+def divide(replicas: Mapping[int, ReplicaFolder]) -> Blocks:
     """Divide the logs into blocks; records below the largest log start are left out, because not all logs have them."""
     first = max((replica.start for replica in replicas.values()), default=0)
     offsets = {first}

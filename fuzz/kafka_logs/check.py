@@ -14,7 +14,7 @@ from highwater.fuzz.kafka_logs.folders import (
     METADATA_LOG,
     BrokerFolder,
     Partition,
-    Replica,
+    ReplicaFolder,
     Seen,
     open_folder,
     read_replica,
@@ -51,7 +51,7 @@ class PartitionTrace:
 
     entity: str
     changes: Sequence[Change]
-    replicas: dict[int, Replica]
+    replicas: dict[int, ReplicaFolder]
     steps: list[Step] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     log: str = METADATA_LOG
@@ -240,7 +240,7 @@ def _groups(brokers: Sequence[BrokerFolder], traces: Iterable[PartitionTrace], s
 
 
 def _traces(brokers: Sequence[BrokerFolder], lives: Lives, seen: Seen) -> Iterable[PartitionTrace]:
-    replicas: dict[Partition, dict[int, Replica]] = {}
+    replicas: dict[Partition, dict[int, ReplicaFolder]] = {}
     for broker in brokers:
         for partition, folder in broker.partitions():
             if partition in lives.changes and partition not in lives.deleted:

@@ -34,7 +34,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class ReplicaFolder:
     """One replica as its folder has it: `runs` are (leader epoch, first offset), ascending by offset."""
 
     start: int
@@ -105,7 +105,7 @@ def read_records(folder: Path, seen: Seen) -> Iterator[tuple[BatchHeader, list[R
             seen.skipped[f"batch with records that cannot be decoded ({error})"] += 1
 
 
-def read_replica(broker: BrokerFolder, partition: Partition, folder: Path, seen: Seen) -> Replica:
+def read_replica(broker: BrokerFolder, partition: Partition, folder: Path, seen: Seen) -> ReplicaFolder:
     """Return a replica's log by leader epochs, its leader epoch checkpoint and its high watermark checkpoint."""
     runs: list[tuple[int, int]] = []
     start, end = None, int(min((path.stem for path in folder.glob("*.log")), default="0"))
@@ -117,7 +117,7 @@ def read_replica(broker: BrokerFolder, partition: Partition, folder: Path, seen:
         seen.read["record batches"] += 1
     epochs = _read_epochs(folder, seen)
     marks = _read_offsets(broker.path / HIGH_WATERMARKS)
-    return Replica(end if start is None else start, end, tuple(runs), epochs, marks.get(partition, 0))
+    return ReplicaFolder(end if start is None else start, end, tuple(runs), epochs, marks.get(partition, 0))
 
 
 def _read_epochs(folder: Path, seen: Seen) -> tuple[tuple[int, int], ...]:

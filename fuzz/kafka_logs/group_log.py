@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from highwater.fuzz.kafka_logs.folders import BrokerFolder, Partition, Replica, Seen, read_records
+from highwater.fuzz.kafka_logs.folders import BrokerFolder, Partition, ReplicaFolder, Seen, read_records
 from highwater.fuzz.kafka_logs.metadata_log import Change
 from highwater.fuzz.kafka_logs.metadata_records import NO_LEADER
 from highwater.reference.groups.records import (
@@ -82,7 +82,7 @@ def read_groups(
     brokers: Sequence[BrokerFolder],
     partition: Partition,
     changes: Sequence[Change],
-    replicas: Mapping[int, Replica],
+    replicas: Mapping[int, ReplicaFolder],
     seen: Seen,
 ) -> list[GroupLife]:
     """Return the life of each group in a partition of `__consumer_offsets`, up to the high watermark."""

@@ -28,9 +28,9 @@ from highwater.fuzz.kafka_logs.zookeeper_log import (
     DELETE,
     SET_DATA,
     ZOOKEEPER_LOG,
-    Operation,
     Transaction,
     ZooKeeperLog,
+    ZooKeeperOperation,
 )
 
 FIRST_REQUEST: Final = 1
@@ -64,7 +64,7 @@ class StateNode(msgspec.Struct):
     controller_epoch: int
 
 
-class _Replay:
+class _ZooKeeperReplay:
     """Applies the transactions in order, and collects what happened to each partition."""
 
     def __init__(self, seen: Seen) -> None:
@@ -87,7 +87,7 @@ class _Replay:
             self.started.add(transaction.session)
 
     def _handle(
-        self, at: Transaction, operation: Operation, found: re.Match[str], content: Any, handle: "Handler"
+        self, at: Transaction, operation: ZooKeeperOperation, found: re.Match[str], content: Any, handle: "Handler"
     ) -> None:
         try:
             value = None if content is None else msgspec.json.decode(operation.data, type=content)
@@ -98,16 +98,16 @@ class _Replay:
 
     # -- controllers and brokers -------------------------------------------------------------------------
 
-    def name_controller(self, at: Transaction, _: Operation, __: re.Match[str], value: ControllerNode) -> None:
+    def name_controller(self, at: Transaction, _: ZooKeeperOperation, __: re.Match[str], value: ControllerNode) -> None:
         self.brokers[at.session] = value.brokerid
 
-    def claim(self, at: Transaction, _: Operation, __: re.Match[str], epoch: int) -> None:
+    def claim(self, at: Transaction, _: ZooKeeperOperation, __: re.Match[str], epoch: int) -> None:
         """A controller begins a term; the first znode, with 0, is none."""
         if epoch > 0:
             self.seen.read["controller epochs"] += 1
             self._common(Change(at.zxid, "claim", self.brokers.get(at.session, NO_LEADER), epoch))
 
-    def register(self, at: Transaction, _: Operation, found: re.Match[str], __: None) -> None:
+    def register(self, at: Transaction, _: ZooKeeperOperation, found: re.Match[str], __: None) -> None:
         node = self.brokers[at.session] = int(found[1])
         has_started = at.session in self.started
         if node in self.registered and has_started:
@@ -115,23 +115,23 @@ class _Replay:
         self.seen.read["registrations" if has_started else "registrations after a session expired"] += 1
         self.registered.add(node)
 
-    def close_session(self, at: Transaction, _: Operation, __: re.Match[str], ___: None) -> None:
+    def close_session(self, at: Transaction, _: ZooKeeperOperation, __: re.Match[str], ___: None) -> None:
         """A broker that stops in order closes its session after its logs; that of a killed one expires."""
         node = self.brokers.get(at.session)
         if node is not None and at.cxid:
             self.seen.read["orderly stops"] += 1
             self._common(Change(at.zxid, "stop", node, at.zxid))
 
-    def identify(self, _: Transaction, __: Operation, ___: re.Match[str], value: ClusterNode) -> None:
+    def identify(self, _: Transaction, __: ZooKeeperOperation, ___: re.Match[str], value: ClusterNode) -> None:
         self.lives.cluster = value.id
 
     # -- topics and partitions ---------------------------------------------------------------------------
 
-    def assign(self, _: Transaction, __: Operation, found: re.Match[str], value: TopicNode) -> None:
+    def assign(self, _: Transaction, __: ZooKeeperOperation, found: re.Match[str], value: TopicNode) -> None:
         self.seen.read["assignments of topics"] += 1
         self.replicas |= {(found[1], number): replicas for number, replicas in value.partitions.items()}
 
-    def change(self, at: Transaction, operation: Operation, found: re.Match[str], value: StateNode) -> None:
+    def change(self, at: Transaction, operation: ZooKeeperOperation, found: re.Match[str], value: StateNode) -> None:
         partition = (found[1], int(found[2]))
         self.seen.read["states of partitions"] += 1
         is_new, before = operation.kind == CREATE, self.states.get(partition)
@@ -147,10 +147,10 @@ class _Replay:
         changes = self.lives.changes.setdefault(partition, list(self.lives.common))
         changes.append(Change(at.zxid, "state", writer, state=state, leads=leads))
 
-    def remove_topic(self, _: Transaction, __: Operation, found: re.Match[str], ___: None) -> None:
+    def remove_topic(self, _: Transaction, __: ZooKeeperOperation, found: re.Match[str], ___: None) -> None:
         self.lives.deleted |= {partition for partition in self.lives.changes if partition[0] == found[1]}
 
-    def remove_partition(self, _: Transaction, __: Operation, found: re.Match[str], ___: None) -> None:
+    def remove_partition(self, _: Transaction, __: ZooKeeperOperation, found: re.Match[str], ___: None) -> None:
         self.lives.deleted.add((found[1], int(found[2])))
 
     def _common(self, change: Change) -> None:
@@ -162,24 +162,24 @@ class _Replay:
 WRITES: Final = (CREATE, SET_DATA)
 PARTITION_STATE: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 TOPIC: Final = re.compile(r"/brokers/topics/([^/]+)")
-Handler = Callable[[_Replay, Transaction, Operation, re.Match[str], Any], None]
+Handler = Callable[[_ZooKeeperReplay, Transaction, ZooKeeperOperation, re.Match[str], Any], None]
 HANDLERS: Final[tuple[tuple[tuple[str, ...], re.Pattern[str], Any, Handler], ...]] = (
-    (WRITES, PARTITION_STATE, StateNode, _Replay.change),
-    (WRITES, TOPIC, TopicNode, _Replay.assign),
-    (WRITES, re.compile("/controller"), ControllerNode, _Replay.name_controller),
-    (WRITES, re.compile("/controller_epoch"), int, _Replay.claim),
-    (WRITES, re.compile("/cluster/id"), ClusterNode, _Replay.identify),
-    ((CREATE,), re.compile(r"/brokers/ids/(\d+)"), None, _Replay.register),
-    ((DELETE,), PARTITION_STATE, None, _Replay.remove_partition),
-    ((DELETE,), TOPIC, None, _Replay.remove_topic),
-    ((CLOSE_SESSION,), re.compile(""), None, _Replay.close_session),
+    (WRITES, PARTITION_STATE, StateNode, _ZooKeeperReplay.change),
+    (WRITES, TOPIC, TopicNode, _ZooKeeperReplay.assign),
+    (WRITES, re.compile("/controller"), ControllerNode, _ZooKeeperReplay.name_controller),
+    (WRITES, re.compile("/controller_epoch"), int, _ZooKeeperReplay.claim),
+    (WRITES, re.compile("/cluster/id"), ClusterNode, _ZooKeeperReplay.identify),
+    ((CREATE,), re.compile(r"/brokers/ids/(\d+)"), None, _ZooKeeperReplay.register),
+    ((DELETE,), PARTITION_STATE, None, _ZooKeeperReplay.remove_partition),
+    ((DELETE,), TOPIC, None, _ZooKeeperReplay.remove_topic),
+    ((CLOSE_SESSION,), re.compile(""), None, _ZooKeeperReplay.close_session),
 )
 """The kinds of operation, the path, the type of the content, and what handles them."""
 
 
 def replay_zookeeper(log: ZooKeeperLog, seen: Seen) -> Lives:
     """Return the life of each partition that the transactions describe."""
-    run = _Replay(seen)
+    run = _ZooKeeperReplay(seen)
     for transaction in log.transactions:
         run.apply(transaction)
     run.lives.cut = log.cut

@@ -75,7 +75,7 @@ PARTS: Final = construct.PrefixedArray(construct.Int32ub, construct.Struct("type
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ZooKeeperOperation:
     """One change of a transaction; `version` is that of the znode after a setData."""
 
     kind: str
@@ -92,7 +92,7 @@ class Transaction:
     zxid: int
     session: int
     cxid: int
-    operations: tuple[Operation, ...]
+    operations: tuple[ZooKeeperOperation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +189,14 @@ def _decode(entry: bytes) -> Transaction:
     return Transaction(header.zxid, header.session, header.cxid, tuple(_operations(header.type, header.body)))
 
 
-def _operations(code: int, body: bytes) -> Iterator[Operation]:
+def _operations(code: int, body: bytes) -> Iterator[ZooKeeperOperation]:
     if code == MULTI:
         for part in PARTS.parse(body):
             yield from _operations(part.type, part.body)
         return
     kind, layout = KINDS.get(code, (f"unknown type {code}", NOTHING))
     fields = layout.parse(body)
-    yield Operation(
+    yield ZooKeeperOperation(
         kind, fields.get("path", ""), fields.get("data", b""), fields.get("version", 0),
         bool(fields.get("ephemeral", False)),
     )  # fmt: skip

@@ -94,7 +94,7 @@ class Exchange:
             return None
 
 
-class Connection:
+class ClientAtProxy:
     """One connection of a client, and that of the proxy to the broker."""
 
     def __init__(

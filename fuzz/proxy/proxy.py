@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from highwater.fuzz.proxy.addresses import Address, addresses, rewrite_addresses
 from highwater.fuzz.proxy.answers import error_response
-from highwater.fuzz.proxy.connection import Connection, Exchange, Tap, frames_of
+from highwater.fuzz.proxy.connection import ClientAtProxy, Exchange, Tap, frames_of
 from highwater.fuzz.proxy.faults import MessageFault
 from highwater.fuzz.proxy.matching import Faults
 from highwater.fuzz.proxy.upstream import Upstream
@@ -87,7 +87,7 @@ class Proxy:
             await _close(writer)
             return
         tap = self._tap(address) if self._tap is not None else None
-        link = Connection(self, upstream.at(address), writer, broker_writer, tap)
+        link = ClientAtProxy(self, upstream.at(address), writer, broker_writer, tap)
         pumps = [self.spawn(link.requests(reader)), self.spawn(link.replies(broker_reader))]
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:

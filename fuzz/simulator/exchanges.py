@@ -16,7 +16,7 @@ ERROR_FIELDS: Final = {"error_code", "partition_error_code"}
 
 
 @dataclass
-class Exchange:
+class SimulatedExchange:
     """A request, and its response if one was sent; times in ms."""
 
     at_ms: int
@@ -57,15 +57,15 @@ class Exchange:
 class Exchanges:
     """All requests of a run in the order in which they were sent, except the fetches of followers: steps show those."""
 
-    sent: list[Exchange] = field(default_factory=list)
-    _open: dict[tuple[str, str, int], Exchange] = field(default_factory=dict)
+    sent: list[SimulatedExchange] = field(default_factory=list)
+    _open: dict[tuple[str, str, int], SimulatedExchange] = field(default_factory=dict)
 
     def on_message(self, at_ms: int, source: str, target: str, message: object) -> None:
         """Record a request, or the response to one."""
         if isinstance(message, Request) and message.body is not None:
             if isinstance(message.body, FetchRequest) and message.body.replica_id >= 0:
                 return
-            exchange = Exchange(at_ms, source, target, message.body)
+            exchange = SimulatedExchange(at_ms, source, target, message.body)
             self.sent.append(exchange)
             self._open[source, target, message.correlation_id] = exchange
         elif isinstance(message, Response):

@@ -21,7 +21,7 @@ COLUMNS: Final = f"{'ms':>7} {'node':>5} {'role':>8} {'epoch':>5} {'LEO':>6} {'H
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SeedFinding:
     """A violation after shrinking. `result` is the traced run of the shrunk schedule."""
 
     result: SeedResult
@@ -62,7 +62,7 @@ def _count(items: Sequence[object], name: str) -> str:
 
 def find_smallest(
     seed: int, settings: Settings, schedule: Schedule, invariant: str, audit: Audit | None = None
-) -> Finding:
+) -> SeedFinding:
     """Shrink the schedule while the run still violates the invariant, then run the shrunk schedule with a trace."""
 
     def still_violates(candidate: Schedule) -> bool:
@@ -70,7 +70,7 @@ def find_smallest(
         return violation is not None and violation.invariant == invariant
 
     smallest = shrink(schedule, still_violates)
-    return Finding(run_seed(seed, settings, schedule=smallest, tracing=True, audit=audit), smallest, settings)
+    return SeedFinding(run_seed(seed, settings, schedule=smallest, tracing=True, audit=audit), smallest, settings)
 
 
 def options(settings: Settings) -> str:

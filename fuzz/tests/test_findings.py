@@ -11,7 +11,7 @@ from highwater.fuzz.simulator import findings
 from highwater.fuzz.simulator.causes.lines import COLUMNS, SHOWN, Line, by_time, shortened
 from highwater.fuzz.simulator.causes.report import OF_TRANSACTIONS
 from highwater.fuzz.simulator.cluster import Settings
-from highwater.fuzz.simulator.findings import Finding, event_table, find_smallest
+from highwater.fuzz.simulator.findings import SeedFinding, event_table, find_smallest
 from highwater.fuzz.simulator.guard_focus import settings_without_guard
 from highwater.fuzz.simulator.invariants.violations import NOTHING
 from highwater.fuzz.simulator.kept_seeds import FOLDER, KeptSeed, kept_seeds, read_kept_seed, write_kept_seed
@@ -44,7 +44,7 @@ def test_a_finding_is_reported_in_order_and_its_files_reproduce_it(tmp_path: Pat
 def report_of(guard: str) -> list[str]:
     """Return the lines of the cause in the report of a kept seed."""
     kept = read_kept_seed(FOLDER / f"{guard}.json")
-    lines = Finding(kept.run(tracing=True), kept.schedule, kept.settings()).lines(Path("folder"))
+    lines = SeedFinding(kept.run(tracing=True), kept.schedule, kept.settings()).lines(Path("folder"))
     return lines[lines.index(f"  {COLUMNS}") + 1 : -1]
 
 
@@ -94,7 +94,7 @@ def test_a_violation_of_a_transaction_shows_its_messages_across_nodes() -> None:
 
 @pytest.mark.parametrize("guard", ["HideAborted", "StableBeforeOpen"])
 def test_a_wrong_read_of_a_transaction_shows_that_transaction(guard: str) -> None:
-    lines = Finding(*_first_without(guard)).lines(Path("folder"))
+    lines = SeedFinding(*_first_without(guard)).lines(Path("folder"))
     named = re.search(r"b'(txn \d+ \d+) \d+'", lines[0])
     assert named is not None, lines[0]
     shown = lines[lines.index(f"  {COLUMNS}") + 1 : -1]

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from highwater.fuzz.schedule import Fault, Schedule
-from highwater.fuzz.simulator.clients.readers import Read
+from highwater.fuzz.simulator.clients.readers import ConsumedBatch
 from highwater.fuzz.simulator.cluster import Load, Settings
 from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets
 from highwater.fuzz.simulator.invariants.contents import CommittedContents
@@ -190,6 +190,8 @@ def test_a_response_without_records_shows_nothing_about_its_position(position: i
     contents = CommittedContents("t-0", violated, values=[b"a", b"b"], visible=[True, True])
     readers = ObservedReaders({0: contents}, cast("CommittedOffsets", None), set(), SituationCounts(), violated)
     records = tuple((offset, (b"a", b"b", b"c")[offset]) for offset in range(position, end))
-    read = Read("reader", 1, 0, 0, position, True, PartitionData(last_stable_offset=2), FetchedRecords(records, end))
+    read = ConsumedBatch(
+        "reader", 1, 0, 0, position, True, PartitionData(last_stable_offset=2), FetchedRecords(records, end)
+    )
     with pytest.raises(ViolationError, match=found) if found else nullcontext():
         readers.read(read)

@@ -13,7 +13,7 @@ import pytest
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.errors import Verdict
 from highwater.fuzz.chaos.workload.run import run_workload
-from highwater.fuzz.chaos.workload.topic import GROUP, TOPIC, Load
+from highwater.fuzz.chaos.workload.topic import GROUP, TOPIC, TopicLoad
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.cluster import Load as Members
 from highwater.fuzz.simulator.cluster import Settings
@@ -37,7 +37,7 @@ SETTINGS: Final[dict[str, object]] = {
 LEADER_KILLED: Final = Schedule(
     faults=(Fault(at_ms=1_500, for_ms=1_500, kind="kill", nodes=(f"leader({TOPIC},0)",)),), duration_ms=4_000
 )
-WORK: Final = Load(partitions=1, rate=10, kafka_python_producers=0, assigned_consumers=0, raw_readers=0)
+WORK: Final = TopicLoad(partitions=1, rate=10, kafka_python_producers=0, assigned_consumers=0, raw_readers=0)
 PRODUCERS: Final = replace(WORK, replicas=2, group_members=0)
 
 

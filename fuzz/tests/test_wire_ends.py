@@ -19,7 +19,7 @@ from highwater.fuzz.tests.test_wire import (
     wrong_correlation_id,
 )
 from highwater.fuzz.tests.test_wire_watches import case_of, no_pause
-from highwater.fuzz.wire.clients.process import Client
+from highwater.fuzz.wire.clients.process import ClientProcess
 from highwater.fuzz.wire.clients.session import ClientSession
 from highwater.fuzz.wire.engine import Engine
 from highwater.fuzz.wire.examination.confirmation import Confirmation
@@ -31,7 +31,7 @@ from highwater.fuzz.wire.generate.cases import Case, Ends
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import replay_finding
 from highwater.fuzz.wire.sequences.run import SequenceResult
-from highwater.fuzz.wire.sequences.violation import Violation
+from highwater.fuzz.wire.sequences.violation import SequenceViolation
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.fuzz.wire.verdict import exit_code, verdict
@@ -124,7 +124,7 @@ def test_a_search_that_is_left_out_is_no_failure(tmp_path: Path) -> None:
 def test_a_violation_of_a_sequence_is_kept_and_confirmed_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    violation = Violation(Failure(Oracle.INVARIANT, "offset 3 instead of 2"), APIS[METADATA], 1)
+    violation = SequenceViolation(Failure(Oracle.INVARIANT, "offset 3 instead of 2"), APIS[METADATA], 1)
     with fake_broker(honest) as address:
         session = Session(FuzzTarget(address), tmp_path, SEED)
         with monkeypatch.context() as patch:
@@ -177,7 +177,7 @@ def test_a_death_without_a_cause_has_the_frames_and_the_sequences_that_ran(tmp_p
 
 
 def test_nothing_is_confirmed_by_a_dead_target(tmp_path: Path) -> None:
-    violation = Violation(Failure(Oracle.INVARIANT, "offset 3 instead of 2"), APIS[METADATA], 1)
+    violation = SequenceViolation(Failure(Oracle.INVARIANT, "offset 3 instead of 2"), APIS[METADATA], 1)
     with fake_broker(dies_of_a_group) as address:
         triage = triage_of(tmp_path, address)
         triage.breaks([KILLER], Oracle.ALIVE)
@@ -281,7 +281,7 @@ def test_a_file_is_refused_as_the_folder_before_anything_is_sent(tmp_path: Path)
         with fake_broker(honest) as address, pytest.raises(UsageError, match="is a file"):
             Session(FuzzTarget(address), folder, SEED)
         with pytest.raises(UsageError, match="is a file"):
-            ClientSession(Client("true {bootstrap}", 1, 1), folder, SEED, 1, 1)
+            ClientSession(ClientProcess("true {bootstrap}", 1, 1), folder, SEED, 1, 1)
 
 
 def test_a_run_says_that_findings_of_earlier_runs_are_in_its_folder(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from highwater.fuzz.wire.examination.triage import LATE_PART, NO_START, SUSPECTS
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import Replay
-from highwater.fuzz.wire.sequences.violation import Violation
+from highwater.fuzz.wire.sequences.violation import SequenceViolation
 from highwater.fuzz.wire.session import Session
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.mutants.node import node_with
@@ -155,7 +155,7 @@ def test_a_death_after_a_sequence_is_not_charged_to_the_next_one(
 ) -> None:
     replayed: list[str] = []
 
-    def replay(name: str, address: str, without: Collection[int] = ()) -> Violation | None:
+    def replay(name: str, address: str, without: Collection[int] = ()) -> SequenceViolation | None:
         replayed.append(name)
         return None
 

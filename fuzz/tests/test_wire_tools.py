@@ -15,8 +15,8 @@ from highwater.command_line import application
 from highwater.conformance.self_test.faults import SentRequest
 from highwater.errors import ExitCode, UsageError
 from highwater.fuzz.tests.test_wire import SEED, fake_broker, fuzzed, honest, wrong_correlation_id
-from highwater.fuzz.wire.clients.process import Client
-from highwater.fuzz.wire.clients.served_replies import Served, apply_edits, reply_of
+from highwater.fuzz.wire.clients.process import ClientProcess
+from highwater.fuzz.wire.clients.served_replies import ServedReplies, apply_edits, reply_of
 from highwater.fuzz.wire.clients.session import ClientSession
 from highwater.fuzz.wire.clients.state import read_client_state
 from highwater.fuzz.wire.examination.agreement import disagreement, is_known_difference, random_read
@@ -228,7 +228,7 @@ SEED_OF_SIZE_AND_CORRELATION = 18
 def test_a_client_that_crashes_on_a_mutated_response_is_found(tmp_path: Path) -> None:
     script = tmp_path / "client.py"
     script.write_text(CRASHES_ON_WRONG_CORRELATION_ID)
-    client = Client(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
+    client = ClientProcess(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
     summary = ClientSession(client, tmp_path / "out", SEED_OF_SIZE_AND_CORRELATION, 300, runs=1).run()
     assert summary["spoiled"] == 2
     (found,) = summary["findings"]
@@ -246,12 +246,12 @@ def test_a_client_that_crashes_on_a_mutated_response_is_found(tmp_path: Path) ->
 def test_interrupted_runs_of_a_client_keep_their_findings_and_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(command: str, served: Served, oracle: Oracle, seconds: float) -> Served | None:
+    def interrupted(command: str, served: ServedReplies, oracle: Oracle, seconds: float) -> ServedReplies | None:
         raise KeyboardInterrupt
 
     script = tmp_path / "client.py"
     script.write_text(CRASHES_ON_WRONG_CORRELATION_ID)
-    client = Client(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
+    client = ClientProcess(f"{sys.executable} {script} {{bootstrap}}", 60, 512)
     monkeypatch.setattr("highwater.fuzz.wire.clients.session.minimise_replies", interrupted)
     first = ClientSession(client, tmp_path, SEED_OF_SIZE_AND_CORRELATION, 300, runs=1).run()
     assert (first["ended"], len(first["findings"])) == ("interrupted", 1)
@@ -268,7 +268,7 @@ def test_interrupted_runs_of_a_client_keep_their_findings_and_can_be_resumed(
         read_client_state(tmp_path, client.command, resume=True)
 
 
-def served_by_file(path: str) -> Served:
+def served_by_file(path: str) -> ServedReplies:
     served = read_finding(Path(path)).served
     assert served is not None
     return served

@@ -7,7 +7,7 @@ import pytest
 
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.fuzz.chaos.workload.run import run_workload
-from highwater.fuzz.chaos.workload.topic import TOPIC, Load
+from highwater.fuzz.chaos.workload.topic import TOPIC, TopicLoad
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.spec.formats.history import NEMESIS, read_history
 
@@ -25,7 +25,7 @@ KILLED = Schedule(
 @pytest.mark.long
 def test_a_run_writes_a_complete_history(tmp_path: Path) -> None:
     with ReferenceCluster(3, settings=dict(QUICK)) as cluster:
-        path = run_workload(cluster, cluster.bootstrap, tmp_path, KILLED, Load(partitions=1))
+        path = run_workload(cluster, cluster.bootstrap, tmp_path, KILLED, TopicLoad(partitions=1))
     config, events = read_history(path)
     assert (config.acks, config.min_insync_replicas, config.idempotence) == ("all", 2, True)
     counts: Counter[tuple[str, str]] = Counter()

@@ -159,10 +159,10 @@ def _fuzz_client(
 ) -> NoReturn:  # fmt: skip
     import msgspec
 
-    from highwater.fuzz.wire.clients.process import Client
+    from highwater.fuzz.wire.clients.process import ClientProcess
     from highwater.fuzz.wire.clients.session import ClientSession
 
-    summary = ClientSession(Client(command, deadline_s, memory_mb), folder, seed, seconds, runs, resume).run()
+    summary = ClientSession(ClientProcess(command, deadline_s, memory_mb), folder, seed, seconds, runs, resume).run()
     if json_:
         typer.echo(msgspec.json.encode(summary).decode())
     else:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from highwater.errors import UsageError
-from highwater.fuzz.wire.clients.served_replies import SIZE, Served
+from highwater.fuzz.wire.clients.served_replies import SIZE, ServedReplies
 from highwater.fuzz.wire.generate.cases import Case, Ends, is_whole
 from highwater.fuzz.wire.oracles.responses import Oracle, key_and_version, read_request
 from highwater.reference.wire.errors import WireError
@@ -93,7 +93,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     said: list[str] = []
     log: str = ""
     environment: dict[str, str] = {}
-    served: Served | None = None
+    served: ServedReplies | None = None
     restarted: bool = True
     ran: list[str] = []
     note: str = ""
@@ -222,7 +222,7 @@ def _said_text(said: list[str]) -> list[str]:
     return ["```", *said, "```"]
 
 
-def _replies_text(served: Served) -> list[str]:
+def _replies_text(served: ServedReplies) -> list[str]:
     lines = [f"## Mutated replies (limits: {served.deadline_s:g} s and {served.memory_mb} MB)", ""]
     for reply in served.replies:
         lines.append(f"- {api_name(reply.key)} v{reply.version}, reply {reply.number + 1} of its API: {reply.how}")

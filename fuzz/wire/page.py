@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.fuzz.wire.oracles.responses import code_name
-from highwater.fuzz.wire.steering.corpus import Coverage, State, read_state
+from highwater.fuzz.wire.steering.corpus import CorpusState, Coverage, read_state
 from highwater.fuzz.wire.verdict import ENDS, verdict
 from highwater.pages import render
 
@@ -16,7 +16,7 @@ NUMBER: Final = re.compile(r"-?\d+")
 
 def page(folder: Path, summary: dict[str, Any]) -> str:
     """Render the self-contained page from the state that the run wrote to the folder of its findings."""
-    state = read_state(folder) or State(seed=summary["seed"])
+    state = read_state(folder) or CorpusState(seed=summary["seed"])
     coverage = Coverage.from_rows(state.points, state.growth)
     apis = sorted(coverage.by_api().items())
     for _, row in apis:
@@ -45,7 +45,7 @@ def _shade(count: int, most: int) -> int:
     return round(60 * math.log1p(count) / math.log1p(most)) if most else 0
 
 
-def _progress(coverage: Coverage, state: State) -> dict[str, Any]:
+def _progress(coverage: Coverage, state: CorpusState) -> dict[str, Any]:
     """Return coverage and cases over time as polylines in a box of 1000 by 100, and the positions of findings."""
     marks = [(0.0, 0, 0), *coverage.growth]
     seconds, cases, _ = marks[-1]

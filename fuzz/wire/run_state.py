@@ -10,7 +10,7 @@ from highwater.fuzz.wire.examination.triage import Triage
 from highwater.fuzz.wire.findings import FILE, Finding, api_name, make_folder
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.process import MEGABYTE, Process
-from highwater.fuzz.wire.steering.corpus import Corpus, Coverage, State, read_state, write_state
+from highwater.fuzz.wire.steering.corpus import Corpus, CorpusState, Coverage, read_state, write_state
 
 PERSIST_EVERY_S: Final = 10.0
 PERSIST_SHARE: Final = 50
@@ -43,7 +43,7 @@ class RunState:
         make_folder(folder)
         self._earlier = 0 if resume else sum(1 for _ in folder.glob(f"*/{FILE}"))
         done = read_state(folder) if resume else None
-        self.folder, self.seed, self.done = folder, seed, done or State(seed=seed)
+        self.folder, self.seed, self.done = folder, seed, done or CorpusState(seed=seed)
         self.coverage = Coverage.from_rows(done.points, done.growth) if done is not None else Coverage()
         self.corpus = Corpus.read(folder) if done is not None else Corpus()
         self._own = Process(os.getpid(), None)
@@ -61,7 +61,7 @@ class RunState:
         done, (memory, _) = self.done, self._own.memory()
         self.coverage.mark(done.seconds + totals.seconds, done.cases + totals.cases)
         done.memory.append((round(done.seconds + totals.seconds, 1), memory // MEGABYTE))
-        state = State(
+        state = CorpusState(
             seed=self.seed, runs=done.runs + 1, cases=done.cases + totals.cases,
             sequences=done.sequences + totals.sequences, seconds=done.seconds + totals.seconds,
             avoid=sorted(stream.avoided), left_alone=sorted(stream.left_alone),

@@ -216,7 +216,7 @@ class Demo:
     def break_cluster(self, fault_test: FaultTest) -> str:
         from highwater.conformance.targets.reference import ReferenceCluster
         from highwater.fuzz.chaos.workload.run import run_workload
-        from highwater.fuzz.chaos.workload.topic import Load
+        from highwater.fuzz.chaos.workload.topic import TopicLoad
 
         folder = self.folder / fault_test.folder
         folder.mkdir()
@@ -226,7 +226,7 @@ class Demo:
         )
         write_schedule(folder / "schedule.json", fault_test.schedule)
         with ReferenceCluster(3, guards_off=fault_test.guards_off, settings=dict(QUICK_FAILOVER)) as cluster:
-            load = Load(partitions=fault_test.partitions)
+            load = TopicLoad(partitions=fault_test.partitions)
             with self.console.status("clients write and read while brokers fail") as status:
                 run_workload(cluster, cluster.bootstrap, folder, fault_test.schedule, load, say=status.update)
         result = audit(folder / "history.ndjson")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from highwater.fuzz.schedule import KINDS, Choices, Fault, Option, Schedule
 from highwater.fuzz.simulator.cluster import Settings
-from highwater.fuzz.simulator.findings import Finding
+from highwater.fuzz.simulator.findings import SeedFinding
 from highwater.fuzz.simulator.invariants.violations import SituationCounts
 from highwater.fuzz.simulator.search import SeedResult, run_seed
 from highwater.fuzz.simulator.swarm import ALL_KINDS, LOAD_MS, OF_CLIENTS, OF_ONE_BROKER, ROLES, settings_of
@@ -81,7 +81,9 @@ class BrokenError(AssertionError):
         self.result = result
 
 
-def search_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str, ...] = ALL_KINDS) -> Finding | None:
+def search_for_violation(
+    base: Settings, *, seed: int, runs: int, of: tuple[str, ...] = ALL_KINDS
+) -> SeedFinding | None:
     """Run `runs` drawn schedules; return the first violation, shrunk by Hypothesis and run with a trace.
 
     `seed` is that of Hypothesis; every situation of a run is reported as an `event()`.
@@ -103,7 +105,7 @@ def search_for_violation(base: Settings, *, seed: int, runs: int, of: tuple[str,
         every_run_holds()
     except BrokenError as broken:
         schedule = broken.result.schedule
-        return Finding(run_seed(schedule.seed, base, schedule=schedule, tracing=True), schedule, base)
+        return SeedFinding(run_seed(schedule.seed, base, schedule=schedule, tracing=True), schedule, base)
     return None
 
 

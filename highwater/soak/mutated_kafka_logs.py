@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from highwater.fuzz.kafka_logs.check import MODELS, Checked, Extraction, Judgement, PartitionTrace, check, write_traces
-from highwater.fuzz.kafka_logs.folders import METADATA_LOG, Replica, Seen
+from highwater.fuzz.kafka_logs.folders import METADATA_LOG, ReplicaFolder, Seen
 from highwater.fuzz.kafka_logs.metadata_log import Change, State
 from highwater.fuzz.kafka_logs.metadata_records import NO_LEADER
 from highwater.soak.mutated_kafka_groups import GROUP_MUTATIONS, judge_group, mutated_group, read_group
@@ -32,7 +32,7 @@ class Life(msgspec.Struct, frozen=True):
 
     entity: str
     changes: list[Change]
-    replicas: dict[int, Replica]
+    replicas: dict[int, ReplicaFolder]
     log: str = METADATA_LOG
 
 

@@ -15,7 +15,7 @@ import typer
 
 from highwater.errors import ExitCode
 from highwater.fuzz.machines.all import MACHINES, count_events, run_machine
-from highwater.fuzz.simulator.findings import Finding, find_smallest
+from highwater.fuzz.simulator.findings import SeedFinding, find_smallest
 from highwater.fuzz.simulator.guard_focus import SWARM
 from highwater.fuzz.simulator.steered import STEERED_SCENARIOS, steered_runs
 from highwater.results import new_folder
@@ -116,7 +116,7 @@ def _steered(name: str, seed: int) -> tuple[Counter[str], list[str]]:
     return situations, []
 
 
-def _save(finding: Finding) -> list[str]:
+def _save(finding: SeedFinding) -> list[str]:
     folder = new_folder("nightly", seed=finding.schedule.seed)
     finding.save(folder)
     return finding.lines(folder)

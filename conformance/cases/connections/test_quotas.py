@@ -40,7 +40,7 @@ SLACK = 0.8
 FIRST_STRICT = 6
 
 
-class Client:
+class QuotaClient:
     """A client with a unique client id."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -116,7 +116,7 @@ def test_who_is_not_throttled_is_told_0(broker: Broker, key: int) -> None:
 @defect(Reply(ProduceRequest, "throttle_time_ms", 0))
 @pytest.mark.slow
 def test_who_writes_too_much_is_muted(cluster: Cluster, topic: Topic) -> None:
-    client = Client(cluster)
+    client = QuotaClient(cluster)
     client.limit(PRODUCED, RATE)
     leader = cluster.leader(topic)
     began = cluster.clock.monotonic()
@@ -131,7 +131,7 @@ def test_who_writes_too_much_is_muted(cluster: Cluster, topic: Topic) -> None:
     )
 
 
-def _throttled_reply(client: Client, leader: Broker, topic: Topic) -> Any:
+def _throttled_reply(client: QuotaClient, leader: Broker, topic: Topic) -> Any:
     """Produce a burst and return the reply if it has a throttle time; a new quota takes effect with a delay."""
     reply = client.ask(leader, produce_request(topic, batch(b"v" * BURST)), timeout_s=30)
     return reply if reply.throttle_time_ms > 0 else None
@@ -141,7 +141,7 @@ def _throttled_reply(client: Client, leader: Broker, topic: Topic) -> Any:
 @defect(Reply(FetchRequest, "throttle_time_ms", 0))
 @pytest.mark.slow
 def test_who_reads_too_much_is_told(cluster: Cluster, topic: Topic) -> None:
-    client, leader = Client(cluster), cluster.leader(topic)
+    client, leader = QuotaClient(cluster), cluster.leader(topic)
     expect("error code of Produce", 0, leader.produce(topic, batch(b"v" * BURST)).error_code)
     client.limit(FETCHED, RATE)
     request = fetch_request(topic, replica_id=-1, max_wait_ms=0, min_bytes=1)
@@ -156,9 +156,9 @@ def test_who_reads_too_much_is_told(cluster: Cluster, topic: Topic) -> None:
 # -- changes of the cluster (KIP-599) --------------------------------------------------------------------
 
 
-def exhaust_quota(cluster: Cluster, version: int) -> tuple[Client, Any]:
+def exhaust_quota(cluster: Cluster, version: int) -> tuple[QuotaClient, Any]:
     """Return a client that has exhausted its mutation quota, and the reply to its next CreateTopics."""
-    client = Client(cluster)
+    client = QuotaClient(cluster)
     client.limit(MUTATIONS, 0.1)
     broker = controller(cluster)
     broker.version_of(CreateTopicsRequest, version)

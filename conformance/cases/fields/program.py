@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from highwater.conformance.cases.fields.tables import TABLES, Row, Table, answer_of
-from highwater.conformance.cases.fields.trial import Trial
+from highwater.conformance.cases.fields.trial import RowTrial
 from highwater.conformance.cases.fields.world import World
 from highwater.conformance.clause import clause, era
 from highwater.conformance.client.cluster import Cluster
@@ -23,7 +23,7 @@ Case = Callable[..., None]
 def one_by_one(name: str) -> Case:
     """Return cases of the rows of a table, one for each row."""
 
-    def case(trial: Trial) -> None:
+    def case(trial: RowTrial) -> None:
         trial.check(trial.rows[0])
 
     table = TABLES[name]
@@ -33,7 +33,7 @@ def one_by_one(name: str) -> Case:
 def together(name: str) -> Case:
     """Return cases of the rows of a table, one for each part and first Kafka version."""
 
-    def case(trial: Trial) -> None:
+    def case(trial: RowTrial) -> None:
         trial.check_all()
 
     table = TABLES[name]
@@ -78,6 +78,6 @@ def twice(name: str, since: str = "") -> Case:
     @clause(table.clause, "item twice")
     @defect(Reply(table.request, path, ErrorCode.INVALID_REQUEST))
     def case(cluster: Cluster) -> None:
-        Trial.prepared(table, [], World(cluster)).check_twice(ErrorCode.INVALID_REQUEST)
+        RowTrial.prepared(table, [], World(cluster)).check_twice(ErrorCode.INVALID_REQUEST)
 
     return era(since)(case) if since else case

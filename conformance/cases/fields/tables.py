@@ -26,7 +26,7 @@ FENCING: Final = (ErrorCode.INVALID_PRODUCER_EPOCH.name, ErrorCode.PRODUCER_FENC
 """The error for a wrong producer epoch before and since the version of a request that has the second one (KIP-588)."""
 
 
-class Options(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class TableOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What a row may have of its own, and else has from its group.
 
     `stored` names a check of what exists afterwards, and its arguments. `others` is the answer to the items beside it,
@@ -44,7 +44,7 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     part: str | None = None
 
 
-class Group(Options, kw_only=True):
+class Group(TableOptions, kw_only=True):
     """Rows that have something in common: `changes`, the only changed `field`, the `answer` or parts of it.
 
     `include` names rows of `rows/common.toml` to be added, all or the slice `span`; `names` are the names that fields
@@ -144,8 +144,8 @@ def _rows(table: Table, group: Group, *, is_item: bool) -> Iterator[Row]:
     for name, *rest in [*COMMON_ROWS.get(group.include, [])[slice(*group.span)], *group.rows]:
         padded: list[Any] = [*rest, *[None] * (3 - len(rest))]
         changes, answer, options = padded
-        own = msgspec.convert(options or {}, Options)
-        chosen = {key: _first(getattr(own, key), getattr(group, key)) for key in Options.__struct_fields__}
+        own = msgspec.convert(options or {}, TableOptions)
+        chosen = {key: _first(getattr(own, key), getattr(group, key)) for key in TableOptions.__struct_fields__}
         stored = chosen["stored"] or []
         row = Row(
             name, is_item, _changes(group, changes), table.served,

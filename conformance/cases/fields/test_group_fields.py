@@ -5,7 +5,7 @@ from typing import Final
 from highwater.conformance.cases.fields.checks import offset_is
 from highwater.conformance.cases.fields.program import defects_of, together
 from highwater.conformance.cases.fields.tables import TABLES
-from highwater.conformance.cases.fields.trial import Trial
+from highwater.conformance.cases.fields.trial import RowTrial
 from highwater.conformance.cases.fields.world import World
 from highwater.conformance.cases.support.members import GroupDriver
 from highwater.conformance.clause import clause
@@ -35,7 +35,7 @@ test_fields_of_a_search_for_coordinators = together("groups.FindCoordinator")
 def test_fields_of_requests_of_members(cluster: Cluster) -> None:
     world = World(cluster)
     for table in MEMBERS:
-        Trial.prepared(table, table.rows(), world).check_all()
+        RowTrial.prepared(table, table.rows(), world).check_all()
 
 
 @clause("FLD-7", "last commit")

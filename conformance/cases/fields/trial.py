@@ -14,7 +14,7 @@ from highwater.conformance.cases.fields.checks import CHECKS
 from highwater.conformance.cases.fields.reading import read, walk
 from highwater.conformance.cases.fields.receivers import error_codes, send
 from highwater.conformance.cases.fields.tables import Row, Table, answer_of
-from highwater.conformance.cases.fields.values import Values
+from highwater.conformance.cases.fields.values import RowValues
 from highwater.conformance.cases.fields.world import World
 from highwater.conformance.cases.support.polling import spread
 from highwater.conformance.client.requests import build, placed
@@ -54,7 +54,7 @@ def names_of(struct: type[Any], version: int) -> set[str]:
 
 
 @dataclass
-class Trial:
+class RowTrial:
     """The rows of a case in a world."""
 
     table: Table
@@ -62,7 +62,7 @@ class Trial:
     world: World
 
     @classmethod
-    def prepared(cls, table: Table, rows: Sequence[Row], world: World) -> "Trial":
+    def prepared(cls, table: Table, rows: Sequence[Row], world: World) -> "RowTrial":
         """Return a trial after what its table needs is created."""
         for name in table.needs:
             getattr(world, name)
@@ -96,7 +96,7 @@ class Trial:
     def check(self, row: Row) -> None:
         """Send a row in the newest and the oldest of its versions and check the answers."""
         versions = self._versions(row.versions.first, row.versions.last)
-        row = replace(row, answer=Values(self.world).resolve(row.answer))
+        row = replace(row, answer=RowValues(self.world).resolve(row.answer))
         if row.is_item:
             self._check_alone(row, versions[-1])
             self._check_between(row, versions[0])
@@ -131,7 +131,7 @@ class Trial:
             expect(f"{what}: answer to {place}", answer, answers.get(key))
 
     def _check_request(self, row: Row, version: int) -> None:
-        values = Values(self.world, row.producer)
+        values = RowValues(self.world, row.producer)
         request = self.request(row, values, version)
         reply = self.send(request, version)
         expect(f"{self._what(version)}, {row.name}: answer", row.answer, read(row.read, reply, self.world))
@@ -145,10 +145,10 @@ class Trial:
     # -- items ---------------------------------------------------------------------------------------
 
     def _item(self, row: Row) -> Item:
-        return Values(self.world, row.producer).fields(self.table.item, row.changes)
+        return RowValues(self.world, row.producer).fields(self.table.item, row.changes)
 
     def _ordinary_item(self) -> Item:
-        return Values(self.world, self.table.producer).fields(self.table.item, {}, self.world.next_number())
+        return RowValues(self.world, self.table.producer).fields(self.table.item, {}, self.world.next_number())
 
     @property
     def _served(self) -> Any:
@@ -156,7 +156,7 @@ class Trial:
 
     def _send_items(self, items: list[Item], version: int) -> tuple[list[Any], dict[Any, Any]]:
         """Send items in one request; return their keys, and the answers by key."""
-        values = Values(self.world, self.table.producer)
+        values = RowValues(self.world, self.table.producer)
         request = self._place(values.fields(self._usual(version), {}), items, version, apart=self.table.apart)
         reply = self.send(request, version)
         expect(f"error code of {api_of(self.table.request).name}", 0, getattr(reply, "error_code", 0))
@@ -177,7 +177,7 @@ class Trial:
 
     # -- requests ------------------------------------------------------------------------------------
 
-    def request(self, row: Row, values: Values, version: int) -> Any:
+    def request(self, row: Row, values: RowValues, version: int) -> Any:
         """Return the request of a row about the whole request."""
         changes = dict(row.changes)
         items, apart = changes.pop("items", [0]), changes.pop("apart", self.table.apart)
@@ -186,7 +186,7 @@ class Trial:
             return build(self.table.request, fields)
         return self._place(fields, [self._numbered(each, values) for each in items], version, apart=apart)
 
-    def _numbered(self, item: int | dict[str, Any], values: Values) -> Item:
+    def _numbered(self, item: int | dict[str, Any], values: RowValues) -> Item:
         """Return an item of a row: its number, or changed fields, of which `number` is one."""
         changes = {"number": item} if isinstance(item, int) else dict(item)
         return values.fields(self.table.item, changes, changes.pop("number", 0))

@@ -52,7 +52,7 @@ PRODUCERS: Final[Mapping[str, Callable[[World], Any]]] = {
 }  # fmt: skip
 
 
-class Values:
+class RowValues:
     """The values of one request; `producer` says which one `$producer` is."""
 
     def __init__(self, world: World, producer: str = "new producer") -> None:

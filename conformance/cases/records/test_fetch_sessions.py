@@ -25,7 +25,7 @@ NO_SESSION, FIRST_EPOCH, LAST_EPOCH = 0, 0, -1
 SESSIONS_SINCE = 7
 
 
-class Reader:
+class SessionReader:
     """A fetch session with its epoch."""
 
     def __init__(self, broker: Broker) -> None:
@@ -77,13 +77,13 @@ def topics(cluster: Cluster) -> tuple[Topic, Topic]:
 
 
 @pytest.fixture
-def reader(cluster: Cluster, topics: tuple[Topic, Topic]) -> Reader:
-    return Reader(cluster.leader(topics[0]))
+def reader(cluster: Cluster, topics: tuple[Topic, Topic]) -> SessionReader:
+    return SessionReader(cluster.leader(topics[0]))
 
 
 @clause("FET-21", "opened")
 @defect(Reply(FetchRequest, "session_id", NO_SESSION))
-def test_a_fetch_of_epoch_0_opens_a_session(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_a_fetch_of_epoch_0_opens_a_session(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     reply = reader.fetch(*topics)
     expect("error code", 0, reply.error_code)
     expect("there is a session id", True, reply.session_id > NO_SESSION)
@@ -92,13 +92,13 @@ def test_a_fetch_of_epoch_0_opens_a_session(reader: Reader, topics: tuple[Topic,
 
 @clause("FET-21", "none")
 @defect(Reply(FetchRequest, "session_id", 7))
-def test_a_fetch_of_epoch_minus_1_opens_none(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_a_fetch_of_epoch_minus_1_opens_none(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     expect("session id", NO_SESSION, reader.fetch(*topics, epoch=LAST_EPOCH).session_id)
 
 
 @clause("FET-22", "no news")
 @defect(Request(FetchRequest, "session_epoch", FIRST_EPOCH))
-def test_a_reply_without_news_is_empty(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_a_reply_without_news_is_empty(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     for _ in range(3):
         reply = reader.fetch()
@@ -108,7 +108,7 @@ def test_a_reply_without_news_is_empty(reader: Reader, topics: tuple[Topic, Topi
 
 @clause("FET-22", "records")
 @defect(Reply(FetchRequest, "responses", ()))
-def test_records_are_news(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_records_are_news(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     reader.broker.produce(topics[1], batch(b"v"))
     reply = reader.fetch()
@@ -118,7 +118,7 @@ def test_records_are_news(reader: Reader, topics: tuple[Topic, Topic]) -> None:
 
 @clause("FET-22", "read")
 @defect(Request(FetchRequest, "topics.partitions.fetch_offset", 0))
-def test_a_position_that_moves_is_taken_over(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_a_position_that_moves_is_taken_over(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     reader.broker.produce(topics[0], batch(b"v"))
     reader.begin(*topics)
     reply = reader.fetch(topics[0], offset=1)
@@ -127,7 +127,7 @@ def test_a_position_that_moves_is_taken_over(reader: Reader, topics: tuple[Topic
 
 @clause("FET-22", "new topic")
 @defect(Reply(FetchRequest, "responses", ()))
-def test_records_of_a_topic_that_was_created_again_are_news(cluster: Cluster, reader: Reader) -> None:
+def test_records_of_a_topic_that_was_created_again_are_news(cluster: Cluster, reader: SessionReader) -> None:
     """The session names its partitions by the names of their topics, as before Fetch 13."""
     node = min(cluster.target.addresses)
     old = cluster.create_topic(assignment=[node])
@@ -150,7 +150,7 @@ def test_records_of_a_topic_that_was_created_again_are_news(cluster: Cluster, re
 
 @clause("FET-22", "error")
 @defect(Reply(FetchRequest, "responses.partitions.error_code", 0), Reply(FetchRequest, "responses", ()))
-def test_an_error_is_told_each_time(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_an_error_is_told_each_time(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     nowhere = Topic(topics[0].name, topics[0].leader, topics[0].leader_id, partition=1000)
     reader.begin(topics[1], nowhere)
     for _ in range(2):
@@ -160,7 +160,7 @@ def test_an_error_is_told_each_time(reader: Reader, topics: tuple[Topic, Topic])
 
 @clause("FET-23")
 @defect(Request(FetchRequest, "forgotten_topics_data", ()))
-def test_a_forgotten_partition_is_not_spoken_of(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_a_forgotten_partition_is_not_spoken_of(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     reader.fetch(forget=(topics[0],))
     for topic in topics:
@@ -176,7 +176,7 @@ def test_several_partitions_of_a_topic_are_forgotten(cluster: Cluster) -> None:
     created = create(cluster, new_topic(name, assignment=[[node]] * 3, partitions=-1, factor=-1))
     expect("error code of CreateTopics", 0, created[name].error_code)
     parts = [cluster.topic(name, partition=index) for index in range(3)]
-    reader = Reader(cluster.leader(parts[0]))
+    reader = SessionReader(cluster.leader(parts[0]))
     reader.begin(*parts)
     reader.fetch(forget=tuple(parts[1:]))
     for part in parts:
@@ -194,7 +194,7 @@ def _produce_when_it_leads(cluster: Cluster, broker: Broker, part: Topic) -> Non
 @clause("FET-23", "several topics")
 @defect(Request(FetchRequest, "forgotten_topics_data", lambda forgotten: forgotten[:1]))
 def test_partitions_of_several_topics_are_forgotten(
-    cluster: Cluster, reader: Reader, topics: tuple[Topic, Topic]
+    cluster: Cluster, reader: SessionReader, topics: tuple[Topic, Topic]
 ) -> None:
     kept = cluster.create_topic(assignment=[topics[0].leader_id])
     if kept.leader_id != topics[0].leader_id:
@@ -208,7 +208,7 @@ def test_partitions_of_several_topics_are_forgotten(
 
 @clause("FET-22", "log start")
 @defect(Reply(FetchRequest, "responses", ()))
-def test_a_new_log_start_is_news(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_a_new_log_start_is_news(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     reader.broker.produce(topics[0], batch(b"a"))
     reader.broker.produce(topics[0], batch(b"b"))
     reader.begin(topics[0])
@@ -221,7 +221,7 @@ def test_a_new_log_start_is_news(reader: Reader, topics: tuple[Topic, Topic]) ->
 
 @clause("FET-24")
 @defect(Reply(FetchRequest, "responses", ()))
-def test_a_partition_may_be_added(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_a_partition_may_be_added(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(topics[0])
     expect("topics after one is added", (topics[1].name,), reported_topics(reader.fetch(topics[1])))
     expect("topics of the next reply", (), reported_topics(reader.fetch()))
@@ -230,7 +230,7 @@ def test_a_partition_may_be_added(reader: Reader, topics: tuple[Topic, Topic]) -
 @clause("FET-9", "epoch")
 @pytest.mark.parametrize("step", [-1, 1, 100])
 @defect(Reply(FetchRequest, "error_code", without_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)))
-def test_another_epoch_is_refused(reader: Reader, topics: tuple[Topic, Topic], step: int) -> None:
+def test_another_epoch_is_refused(reader: SessionReader, topics: tuple[Topic, Topic], step: int) -> None:
     reader.begin(*topics)
     reader.fetch()
     expect("error code", ErrorCode.INVALID_FETCH_SESSION_EPOCH, reader.fetch(epoch=reader.epoch + step).error_code)
@@ -239,7 +239,7 @@ def test_another_epoch_is_refused(reader: Reader, topics: tuple[Topic, Topic], s
 
 @clause("FET-25", "closed")
 @defect(Reply(FetchRequest, "error_code", without_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
-def test_epoch_minus_1_ends_the_session(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_epoch_minus_1_ends_the_session(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     last = reader.fetch(*topics, epoch=LAST_EPOCH)
     expect("error code and session id of the last reply", (0, NO_SESSION), (last.error_code, last.session_id))
@@ -248,7 +248,7 @@ def test_epoch_minus_1_ends_the_session(reader: Reader, topics: tuple[Topic, Top
 
 @clause("FET-25", "anew")
 @defect(Reply(FetchRequest, "error_code", without_error(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
-def test_epoch_0_begins_another_session(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_epoch_0_begins_another_session(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     reader.begin(*topics)
     again = reader.fetch(*topics, epoch=FIRST_EPOCH)
     expect("there is another session", True, again.session_id not in (NO_SESSION, reader.session_id))
@@ -257,7 +257,9 @@ def test_epoch_0_begins_another_session(reader: Reader, topics: tuple[Topic, Top
 
 @clause("FET-26")
 @defect(HangUp(FetchRequest), Reply(FetchRequest, "error_code", ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-def test_a_session_outlives_its_connection(cluster: Cluster, reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_a_session_outlives_its_connection(
+    cluster: Cluster, reader: SessionReader, topics: tuple[Topic, Topic]
+) -> None:
     reader.begin(*topics)
     reader.broker.close()
     reader.broker = cluster.leader(topics[0])
@@ -266,7 +268,7 @@ def test_a_session_outlives_its_connection(cluster: Cluster, reader: Reader, top
 
 @clause("FET-22", "turns")
 @defect(Reply(FetchRequest, "responses", lambda topics: topics[:1]))
-def test_partitions_take_turns_if_the_limit_is_small(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_partitions_take_turns_if_the_limit_is_small(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     """The first partition alone could fill every response."""
     for _ in range(20):
         expect("error code", 0, reader.broker.produce(topics[0], batch(b"x" * 1000)).error_code)
@@ -282,7 +284,7 @@ def test_partitions_take_turns_if_the_limit_is_small(reader: Reader, topics: tup
 
 @clause("FET-27", "changed in a session")
 @defect(Request(FetchRequest, "topics.partitions.partition_max_bytes", 1 << 20))
-def test_the_last_limit_of_a_partition_applies(reader: Reader, topics: tuple[Topic, Topic]) -> None:
+def test_the_last_limit_of_a_partition_applies(reader: SessionReader, topics: tuple[Topic, Topic]) -> None:
     """A partition that the session knows is named again with another limit and offset."""
     for _ in range(6):
         expect("error code", 0, reader.broker.produce(topics[0], batch(b"x" * 1000)).error_code)

@@ -2,7 +2,12 @@
 
 import pytest
 
-from highwater.conformance.cases.records.test_fetch_sessions import LAST_EPOCH, NO_SESSION, Reader, reported_topics
+from highwater.conformance.cases.records.test_fetch_sessions import (
+    LAST_EPOCH,
+    NO_SESSION,
+    SessionReader,
+    reported_topics,
+)
 from highwater.conformance.cases.support.replicas import await_isr
 from highwater.conformance.clause import clause
 from highwater.conformance.client.broker import Topic, batch
@@ -21,7 +26,7 @@ IDLE_S = 125.0
 """Longer than min.incremental.fetch.session.eviction.ms, which is two minutes and cannot be set."""
 
 
-def _full_cache(cluster: Cluster) -> tuple[Topic, list[Reader]]:
+def _full_cache(cluster: Cluster) -> tuple[Topic, list[SessionReader]]:
     """Fill the cache of a broker; return the topic that all sessions read, and the readers with a session."""
     slots = cluster.setting("max_incremental_fetch_session_cache_slots")
     if slots > MOST:
@@ -31,11 +36,11 @@ def _full_cache(cluster: Cluster) -> tuple[Topic, list[Reader]]:
     return topic, _fill(cluster, topic, slots)
 
 
-def _fill(cluster: Cluster, topic: Topic, slots: int) -> list[Reader]:
+def _fill(cluster: Cluster, topic: Topic, slots: int) -> list[SessionReader]:
     """Open sessions on one connection until several requests in a row open none; return the readers with a session."""
-    broker, found, without = cluster.leader(topic), list[Reader](), 0
+    broker, found, without = cluster.leader(topic), list[SessionReader](), 0
     for _ in range(2 * slots):
-        reader = Reader(broker)
+        reader = SessionReader(broker)
         reply = reader.fetch(topic)
         reader.session_id = reply.session_id
         expect("error code, and topics of the reply", (0, (topic.name,)), (reply.error_code, reported_topics(reply)))
@@ -50,7 +55,7 @@ def _fill(cluster: Cluster, topic: Topic, slots: int) -> list[Reader]:
     raise Unsupported("the broker opens no session, or its cache cannot be filled")
 
 
-def _end(readers: list[Reader]) -> None:
+def _end(readers: list[SessionReader]) -> None:
     """End the sessions, which would leave no room for those of other cases."""
     for reader in readers:
         reader.fetch(epoch=LAST_EPOCH)
@@ -72,7 +77,7 @@ def test_a_full_cache_of_sessions_keeps_those_in_use(cluster: Cluster) -> None:
                (reply.session_id, reported_topics(reply)))  # fmt: skip
     ended = kept[len(kept) // 2][0]
     expect("error code of the end", 0, ended.fetch(epoch=LAST_EPOCH).error_code)
-    again = [Reader(ended.broker).fetch(topic).session_id for _ in range(2 * SHARDS)]
+    again = [SessionReader(ended.broker).fetch(topic).session_id for _ in range(2 * SHARDS)]
     # Others make room, too, if cases before this one left them unused for two minutes.
     expect("a session can be opened after one has ended", True, any(found != NO_SESSION for found in again))
     _end(readers)
@@ -92,7 +97,7 @@ def test_the_session_that_was_unused_for_longest_makes_room(cluster: Cluster) ->
     while cluster.clock.monotonic() < deadline:
         used = [reader for reader in used if not reader.fetch().error_code]  # a follower may take the place of a few
         cluster.clock.sleep(IDLE_S / 20)
-    new = [Reader(used[0].broker) for _ in range(len(idle) // 2)]
+    new = [SessionReader(used[0].broker) for _ in range(len(idle) // 2)]
     for reader in new:
         reader.session_id = reader.fetch(topic).session_id
     expect("fetches without a session", 0, [reader.session_id for reader in new].count(NO_SESSION))

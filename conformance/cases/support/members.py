@@ -7,7 +7,7 @@ from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.requests import request
 from highwater.conformance.expectations import expect, only
-from highwater.conformance.models.groups import Client
+from highwater.conformance.models.groups import GroupClient
 from highwater.reference.wire.errors import COORDINATOR_NOT_READY, ErrorCode
 from highwater.reference.wire.messages.groups import (
     DescribedGroup,
@@ -59,13 +59,13 @@ class GroupDriver:
         )  # fmt: skip
         return found
 
-    def sync_request(self, client: Client, assignments: Mapping[str, bytes] | None = None, **fields: Any) -> Any:
+    def sync_request(self, client: GroupClient, assignments: Mapping[str, bytes] | None = None, **fields: Any) -> Any:
         return self._of_client("SyncGroup", client, assignments=list((assignments or {}).items()), **fields)
 
-    def heartbeat_request(self, client: Client) -> Any:
+    def heartbeat_request(self, client: GroupClient) -> Any:
         return self._of_client("Heartbeat", client)
 
-    def _of_client(self, name: str, client: Client, **fields: Any) -> Any:
+    def _of_client(self, name: str, client: GroupClient, **fields: Any) -> Any:
         return request(
             name, group_id=self.group, generation_id=client.generation, member_id=client.member_id,
             group_instance_id=client.instance, **fields,
@@ -159,9 +159,9 @@ class Member:
         return self._driver.group
 
     @property
-    def client(self) -> Client:
+    def client(self) -> GroupClient:
         """Return the member as it names itself."""
-        return Client(self.member_id, self.generation, self._instance)
+        return GroupClient(self.member_id, self.generation, self._instance)
 
     def version_of(self, request: type[Any], at_least: int = 0) -> int:
         """Return the version in which the member sends a request."""

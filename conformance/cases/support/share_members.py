@@ -120,15 +120,15 @@ class ShareMember:
         self._count_session(named["share_session_epoch"], reply.error_code)
         return reply
 
-    def fetch(self, acks: Acks = (), **fields: Any) -> "Fetched":
-        found = Fetched(self.fetch_reply(acks, **fields))
+    def fetch(self, acks: Acks = (), **fields: Any) -> "ShareFetched":
+        found = ShareFetched(self.fetch_reply(acks, **fields))
         self.delivered |= found.counts.keys()
         return found
 
-    def acquire(self, offset: int) -> "Fetched":
+    def acquire(self, offset: int) -> "ShareFetched":
         """Fetch until the record at `offset` is acquired."""
 
-        def poll() -> Fetched | None:
+        def poll() -> ShareFetched | None:
             found = self.fetch()
             return found if offset in found.counts else None
 
@@ -153,7 +153,7 @@ class ShareMember:
             self.session_epoch = OPEN if sent == CLOSE else self.session_epoch + 1
 
 
-class Fetched:
+class ShareFetched:
     """What one ShareFetch returned for the partition; `counts` are the delivery counts of acquired offsets."""
 
     def __init__(self, reply: Any) -> None:

@@ -14,7 +14,7 @@ from highwater.conformance.cases.support.log_walks.reads import (
     read_everything,
 )
 from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Walk
-from highwater.conformance.cases.support.log_walks.writers import Classic, Newer, Writer
+from highwater.conformance.cases.support.log_walks.writers import Classic, Newer, TransactionWriter
 from highwater.conformance.cases.support.log_walks.writes import Deletion, Write, delete, produce
 from highwater.conformance.cases.support.transactions import need_transaction_version
 from highwater.conformance.clause import clause
@@ -60,7 +60,7 @@ def write_plainly(walk: Walk) -> None:
     produce(walk, [Write(key, plain_batch(walk, (Compression.NONE,))) for key in keys])
 
 
-def end_all(walk: Walk, writers: list[Writer]) -> None:
+def end_all(walk: Walk, writers: list[TransactionWriter]) -> None:
     """End all transactions, then compare all that is stored and known."""
     for writer in writers:
         if writer.added:

@@ -23,7 +23,7 @@ from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, without_error
 from highwater.conformance.expectations import expect
 from highwater.conformance.models.comparison import compare
-from highwater.conformance.models.groups import DEAD, EMPTY, ClassicModel, Client
+from highwater.conformance.models.groups import DEAD, EMPTY, ClassicModel, GroupClient
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
     DeletableGroupResult,
@@ -94,15 +94,17 @@ def test_a_group_of_static_members_follows_the_model(cluster: Cluster, topic: To
     assign(walk, [leader, dynamic, follower])
     for before in (leader, follower):
         again = restart(walk, before)
-        clients = [Client(before.member_id, walk.model.generation, name) for name in (None, before.instance, "none")]
+        clients = [
+            GroupClient(before.member_id, walk.model.generation, name) for name in (None, before.instance, "none")
+        ]
         walk.check_heartbeats(*clients, again.client)
-        walk.check_syncs(clients[0], Client(again.member_id, walk.model.generation))
+        walk.check_syncs(clients[0], GroupClient(again.member_id, walk.model.generation))
         walk.leave((before.member_id, before.instance), (before.member_id, None), (again.member_id, "none"))
         leader, follower = (again, follower) if before is leader else (leader, again)
     check_refusals(walk, leader, follower, dynamic, stranger=stranger)
     changed = WalkMember(walk, FIRST, "other")  # which makes the other protocol the preferred one
     rebalance(walk, [leader, dynamic, changed], "range", new=[changed])
-    walk.check_heartbeats(follower.client, changed.client, Client(follower.member_id, walk.model.generation))
+    walk.check_heartbeats(follower.client, changed.client, GroupClient(follower.member_id, walk.model.generation))
     assign(walk, [dynamic, leader, changed])
     walk.leave(("", "none"), ("", "other"), (leader.member_id, "other"), ("", "other"), (dynamic.member_id, "static"))
     walk.leave((changed.member_id, None))
@@ -115,7 +117,7 @@ def test_a_group_of_static_members_follows_the_model(cluster: Cluster, topic: To
     _end(walk, stranger)
 
 
-def _walk(cluster: Cluster, topic: Topic, age: str) -> tuple[ClassicWalk, Client]:
+def _walk(cluster: Cluster, topic: Topic, age: str) -> tuple[ClassicWalk, GroupClient]:
     """Return the walk of a group that has an offset, and a member of another group of the same coordinator.
 
     Apache Kafka deletes an empty group without offsets at its next check (offsets.retention.check.interval.ms).
@@ -133,7 +135,7 @@ def _walk(cluster: Cluster, topic: Topic, age: str) -> tuple[ClassicWalk, Client
     return walk, stranger.client
 
 
-def _end(walk: ClassicWalk, stranger: Client) -> None:
+def _end(walk: ClassicWalk, stranger: GroupClient) -> None:
     """Check the group without members, delete it, and check that it is unknown."""
     walk.check()
     check_refusals(walk, stranger=stranger)
@@ -144,6 +146,6 @@ def _end(walk: ClassicWalk, stranger: Client) -> None:
         compare(f"DeleteGroups {version}", DeleteGroupsResponse(results=(result,)), reply, version)
         walk.model.state, walk.model.protocol_type = DEAD, ""
         walk.check()
-    walk.check_heartbeats(Client("unknown", 1), Client("", -1))
-    walk.check_syncs(Client("unknown", 1))
+    walk.check_heartbeats(GroupClient("unknown", 1), GroupClient("", -1))
+    walk.check_syncs(GroupClient("unknown", 1))
     walk.leave(("unknown", None), ("", None))

@@ -19,7 +19,7 @@ from highwater.conformance.clause import clause, era
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.conformance.expectations import expect, only
-from highwater.conformance.models.groups import DEAD, EMPTY, ClassicModel, Client
+from highwater.conformance.models.groups import DEAD, EMPTY, ClassicModel, GroupClient
 from highwater.conformance.models.offsets import Commit
 from highwater.conformance.targets.base import STOP_NODE
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
@@ -53,7 +53,7 @@ def test_the_next_coordinator_follows_the_model(cluster: Cluster) -> None:
     version, keys = offsets.commit_versions[-1], [key for key in offsets.keys if offsets.existing.has(*key)]
     for number, model in enumerate(models):
         commits = [Commit(*key, number, leader_epoch=number, metadata=f"of {number}") for key in keys]
-        offsets.commit(model, commits, Client(), version)
+        offsets.commit(model, commits, GroupClient(), version)
     walks = [ClassicWalk(cluster, broker, model, "newest") for model in (live, left)]
     members = _stable(walks[0], static=spread(broker, JoinGroupRequest)[-1] >= INSTANCES_SINCE)
     gone = WalkMember(walks[1], OFFERS)
@@ -65,7 +65,7 @@ def test_the_next_coordinator_follows_the_model(cluster: Cluster) -> None:
     deleted.state, deleted.offsets.stored = DEAD, {}
     # Kafka 3.9.1 does not wait until the deletion is replicated (GroupMetadataManager.cleanupGroupMetadata); a commit
     # in the same partition is after it.
-    offsets.commit(simple, [Commit(*keys[0], 9, metadata=None)], Client(), version)
+    offsets.commit(simple, [Commit(*keys[0], 9, metadata=None)], GroupClient(), version)
     partition = offsets_partition(cluster, live.group)
     await_isr(cluster, partition, 3)
     cluster.kill(partition.leader_id)
@@ -78,9 +78,9 @@ def test_the_next_coordinator_follows_the_model(cluster: Cluster) -> None:
         walk.check()
     old, new = members
     generation = live.generation
-    walks[0].check_heartbeats(*(Client(each.member_id, generation) for each in members), gone.client)
-    walks[0].check_heartbeats(new.client, *(Client(old.member_id, generation + step) for step in (-1, 1)))
-    walks[0].check_syncs(*(Client(each.member_id, generation) for each in members))
+    walks[0].check_heartbeats(*(GroupClient(each.member_id, generation) for each in members), gone.client)
+    walks[0].check_heartbeats(new.client, *(GroupClient(old.member_id, generation + step) for step in (-1, 1)))
+    walks[0].check_syncs(*(GroupClient(each.member_id, generation) for each in members))
     walks[1].check_heartbeats(gone.client)
     walks[0].leave(("unknown", None), (old.member_id, "unknown"), (old.member_id, None))
     walks[0].check()

@@ -35,7 +35,7 @@ from highwater.conformance.defects import Reply, Request, defect, increment, wit
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.models.comparison import compare
-from highwater.conformance.models.groups import DEAD, EMPTY, PREPARING, ClassicModel, Client
+from highwater.conformance.models.groups import DEAD, EMPTY, PREPARING, ClassicModel, GroupClient
 from highwater.conformance.models.offsets import Commit, commit_topics, delete_topics, fetch_request
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
@@ -83,7 +83,7 @@ class MovingGroups:
         keys = [key for key in self.offsets.keys if self.offsets.existing.has(*key)]
         for number, model in enumerate(self.models.values()):
             commits = [Commit(*key, number, leader_epoch=number, metadata=f"of {number}") for key in keys]
-            self.offsets.commit(model, commits, Client(), self.offsets.commit_versions[-1])
+            self.offsets.commit(model, commits, GroupClient(), self.offsets.commit_versions[-1])
 
     def stable(self, name: str, *members: WalkMember) -> list[WalkMember]:
         """Let members join one after another, the first of which leads, until the group is stable."""
@@ -93,7 +93,7 @@ class MovingGroups:
             assign(walk, members[:count])
         return list(members)
 
-    def commit(self, name: str, *clients: Client) -> None:
+    def commit(self, name: str, *clients: GroupClient) -> None:
         """Commit as each client, in the versions in turn."""
         for client in clients:
             versions = self.offsets.commit_versions
@@ -258,7 +258,7 @@ def test_groups_follow_the_model_while_their_coordinator_moves(cluster: Cluster)
 
 def _go_on(
     groups: MovingGroups, dynamic: list[WalkMember], static: list[WalkMember], pair: list[list[WalkMember]],
-    waiting: WalkMember, replaced: WalkMember, gone: Client,
+    waiting: WalkMember, replaced: WalkMember, gone: GroupClient,
 ) -> None:  # fmt: skip
     """Let members that the next coordinator has loaded join, sync, commit and leave, with refused requests between."""
     walks, models = groups.walks, groups.models
@@ -267,9 +267,9 @@ def _go_on(
     rebalance(walks["dynamic"], dynamic, "range", new=dynamic[-1:])
     assign(walks["dynamic"], dynamic)
     walk, generation = walks["static"], models["static"].generation
-    old = [Client(replaced.member_id, generation, name) for name in (None, "first", "last", "none")]
+    old = [GroupClient(replaced.member_id, generation, name) for name in (None, "first", "last", "none")]
     walk.check_heartbeats(*old, *(each.client for each in static))
-    groups.commit("static", *old, *(each.client for each in static), Client(static[0].member_id, generation - 1))
+    groups.commit("static", *old, *(each.client for each in static), GroupClient(static[0].member_id, generation - 1))
     walk.leave((replaced.member_id, "first"), (replaced.member_id, None), (static[2].member_id, "first"))
     again = restart(walk, static[0])
     walk.check_heartbeats(static[0].client, again.client, replaced.client)
@@ -278,7 +278,7 @@ def _go_on(
     rebalance(walk, static, "range")
     assign(walk, static)
     walk = walks["preparing"]
-    walk.check_refused_joins((Client(waiting.member_id), PROTOCOL_TYPE, FIRST, 0, ErrorCode.UNKNOWN_MEMBER_ID))
+    walk.check_refused_joins((GroupClient(waiting.member_id), PROTOCOL_TYPE, FIRST, 0, ErrorCode.UNKNOWN_MEMBER_ID))
     walk.check_heartbeats(*_each_generation(models["preparing"], *pair[0], waiting), gone)
     waiting.member_id = ""
     rebalance(walk, [*pair[0], waiting], "range", new=[waiting])
@@ -294,32 +294,34 @@ def _go_on(
     walks["emptied"].check_heartbeats(gone, replace(gone, instance=None))
     rebalance(walks["emptied"], [comer], "range", new=[comer])
     assign(walks["emptied"], [comer])
-    groups.commit("simple", Client(), Client("unknown", 1), Client())
-    groups.commit("deleted", Client("unknown", 1))
+    groups.commit("simple", GroupClient(), GroupClient("unknown", 1), GroupClient())
+    groups.commit("deleted", GroupClient("unknown", 1))
 
 
 def _end(
-    groups: MovingGroups, dynamic: list[WalkMember], static: list[WalkMember], replaced: WalkMember, gone: Client
+    groups: MovingGroups, dynamic: list[WalkMember], static: list[WalkMember], replaced: WalkMember, gone: GroupClient
 ) -> None:
     """Let the members of some groups leave at the first coordinator, which knew older generations, and delete these."""
     walks = groups.walks
     walks["dynamic"].check_heartbeats(*_each_generation(groups.models["dynamic"], *dynamic), gone)
     walks["dynamic"].leave(*((each.member_id, None) for each in dynamic))
     walk, generation = walks["static"], groups.models["static"].generation
-    walk.check_heartbeats(*(Client(replaced.member_id, generation + step, "first") for step in (-1, 0)))
-    walk.check_heartbeats(*(Client(each.member_id, generation, "last") for each in static), *(m.client for m in static))
+    walk.check_heartbeats(*(GroupClient(replaced.member_id, generation + step, "first") for step in (-1, 0)))
+    walk.check_heartbeats(
+        *(GroupClient(each.member_id, generation, "last") for each in static), *(m.client for m in static)
+    )
     restarted = restart(walk, static[0])
     walk.leave((restarted.member_id, None), (static[0].member_id, "first"), ("", "first"), (static[1].member_id, None))
-    groups.commit("deleted", Client(), Client("unknown", 1))
-    groups.commit("simple", Client(), Client("unknown", 1))
+    groups.commit("deleted", GroupClient(), GroupClient("unknown", 1))
+    groups.commit("simple", GroupClient(), GroupClient("unknown", 1))
     groups.delete(*walks)
     # Kafka 3.9.1 does not wait until a deletion is replicated; a commit in the same partition is after it.
-    groups.commit("simple", Client())
+    groups.commit("simple", GroupClient())
 
 
-def _each_generation(model: ClassicModel, *members: WalkMember) -> list[Client]:
+def _each_generation(model: ClassicModel, *members: WalkMember) -> list[GroupClient]:
     """Return the members as clients of the generation before, of this one and of the next."""
-    return [Client(each.member_id, model.generation + step) for each in members for step in (-1, 0, 1)]
+    return [GroupClient(each.member_id, model.generation + step) for each in members for step in (-1, 0, 1)]
 
 
 @clause("GRP-69", "expired after a move")
@@ -355,7 +357,7 @@ def test_sessions_and_offsets_expire_at_the_next_coordinator(cluster: Cluster) -
     models["members"].state = PREPARING
     rebalance(walk, [stays], "range")
     generation = models["members"].generation
-    walk.check_heartbeats(*(Client(each.member_id, generation, each.instance) for each in (dynamic, static)))
+    walk.check_heartbeats(*(GroupClient(each.member_id, generation, each.instance) for each in (dynamic, static)))
     assign(walk, [stays])
     groups.await_expiry("some", 1)
     groups.await_expiry("all", 0, 1, 2)

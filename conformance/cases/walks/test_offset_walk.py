@@ -12,7 +12,7 @@ from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, defect, increment, without_error
 from highwater.conformance.expectations import expect
 from highwater.conformance.models.comparison import compare
-from highwater.conformance.models.groups import STABLE, ClassicModel, Client, ModelMember
+from highwater.conformance.models.groups import STABLE, ClassicModel, GroupClient, ModelMember
 from highwater.conformance.models.offsets import Commit, delete_topics
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import (
@@ -30,7 +30,7 @@ ALL_TOPICS_SINCE: Final = 2
 TOPIC_IDS_SINCE: Final = 10
 NOT_FOUND: Final = ErrorCode.GROUP_ID_NOT_FOUND
 UNKNOWN_ID: Final = b"\x01" * 16
-NOT_A_MEMBER: Final = Client()
+NOT_A_MEMBER: Final = GroupClient()
 
 
 @clause("OFF-23", "without members")
@@ -43,18 +43,18 @@ def test_offsets_of_groups_without_members_follow_the_model(cluster: Cluster) ->
     walk, chance = OffsetWalk(cluster, broker, first, second), cluster.draws.generator(1)
     walk.check_all()
     for version in walk.commit_versions:
-        walk.commit(unused, walk.random_commits(chance), Client("x", 0), version)
+        walk.commit(unused, walk.random_commits(chance), GroupClient("x", 0), version)
     for number in cluster.draws.steps(18, chance):
         version = walk.commit_versions[number % len(walk.commit_versions)]
-        client = chance.choice((NOT_A_MEMBER, NOT_A_MEMBER, Client(member_id="x")))
+        client = chance.choice((NOT_A_MEMBER, NOT_A_MEMBER, GroupClient(member_id="x")))
         walk.commit(chance.choice((first, second)), walk.random_commits(chance), client, version)
     topic = walk.topics[0]
     again = [Commit(topic, 1, 3, metadata="a"), Commit(topic, 0, 4), Commit(topic, 1, 2, metadata="b")]
     walk.commit(first, again, NOT_A_MEMBER, walk.commit_versions[-1])
     walk.commit(first, again[::2], NOT_A_MEMBER, walk.commit_versions[0])
     for version in walk.commit_versions:
-        walk.commit(first, again, Client("x", 0), version)
-        walk.commit(first, again, Client("x", 1), version)
+        walk.commit(first, again, GroupClient("x", 0), version)
+        walk.commit(first, again, GroupClient("x", 1), version)
     walk.check_all()
 
 
@@ -77,13 +77,13 @@ def test_offsets_of_a_group_with_members_follow_the_model(cluster: Cluster) -> N
     generation, instances = group.generation, spread(broker, OffsetCommitRequest, INSTANCES_SINCE)
     dynamic_id, static_id = dynamic.member_id, static.member_id
     clients = [
-        (version, Client(member_id, generation + step))
+        (version, GroupClient(member_id, generation + step))
         for version in walk.commit_versions
         for member_id in (dynamic_id, static_id, stranger.member_id, "", "unknown")
         for step in (-1, 0, 1, -1 - generation)
     ]
     clients += [
-        (version, Client(member_id, generation, instance))
+        (version, GroupClient(member_id, generation, instance))
         for version in instances
         for member_id in (dynamic_id, static_id, "")
         for instance in ("static", "unknown", "")
@@ -118,7 +118,7 @@ def test_deleted_offsets_follow_the_model(cluster: Cluster) -> None:
     compare("OffsetDelete of an unknown group", OffsetDeleteResponse(error_code=NOT_FOUND), reply, 0)
     dynamic, static = _stable_members(cluster, group, walk.topics[1])
     for member in (dynamic, static):
-        walk.commit(group, everything, Client(member.member_id, group.generation), version)
+        walk.commit(group, everything, GroupClient(member.member_id, group.generation), version)
         walk.delete(group, chance.sample(walk.keys, 8), subscribed=walk.topics[1])
     walk.check_all()
 

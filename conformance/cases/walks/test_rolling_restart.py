@@ -83,7 +83,7 @@ def leaves(value: Any, path: str = "") -> dict[str, object]:
     return found
 
 
-class Stored:
+class KeptState:
     """Topics, producers, transactions, groups and quotas, and what the brokers describe of them."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -252,7 +252,7 @@ def read(views: Mapping[str, Callable[[], Any]]) -> dict[str, dict[str, object]]
     return {name: leaves(found) for name, view in views.items() for found in _supported(name, view).values()}
 
 
-def expect_same(cluster: Cluster, before: Mapping[str, Leaves], state: Stored, when: str) -> None:
+def expect_same(cluster: Cluster, before: Mapping[str, Leaves], state: KeptState, when: str) -> None:
     """Wait until each view is as before; raises TargetFailure for the first value that differs."""
     for name, view in state.views().items():
         if name not in before:
@@ -293,7 +293,7 @@ def test_a_rolling_restart_changes_nothing(cluster: Cluster) -> None:
     """Each broker is stopped as an operator stops it; one that is killed may forget a log start for a moment."""
     cluster.need(STOP_NODE)
     cluster.need_brokers(3)
-    state = Stored(cluster)
+    state = KeptState(cluster)
     before = read(state.views())
     for node in controller_last(cluster):
         cluster.stop(node)

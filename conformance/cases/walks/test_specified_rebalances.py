@@ -9,7 +9,7 @@ from highwater.conformance.client.broker import Topic
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, defect, increment
 from highwater.conformance.failures import Unsupported
-from highwater.conformance.specified.behaviours import COOPERATIVE, EAGER, Bounds, behaviours
+from highwater.conformance.specified.behaviours import COOPERATIVE, EAGER, ModelBounds, behaviours
 from highwater.conformance.specified.walk import SpecifiedGroup
 from highwater.errors import UsageError
 from highwater.reference.wire.messages.committed_offsets import OffsetFetchRequest
@@ -27,7 +27,7 @@ WALKS = 24
     Reply(OffsetFetchRequest, "groups.topics.partitions.committed_offset", increment),
 )
 def test_each_path_through_the_specification(
-    cluster: Cluster, topic: Topic, alternatives: Sequence[Bounds]
+    cluster: Cluster, topic: Topic, alternatives: Sequence[ModelBounds]
 ) -> None:  # fmt: skip
     """Members join, join again, commit and leave; requests of ended generations arrive late."""
     cluster.connect().version_of(JoinGroupRequest, MEMBER_ID_SINCE)

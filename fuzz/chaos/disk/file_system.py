@@ -24,13 +24,13 @@ def unmount(mount: Path) -> None:
     ctypes.CDLL(None).umount2(os.fsencode(mount), MNT_DETACH)
 
 
-class State:
+class DiskState:
     """The faults that commands have set."""
 
     full = fail = slow_ms = 0
 
 
-def operations(files: UnflushedFiles, state: State) -> Any:
+def operations(files: UnflushedFiles, state: DiskState) -> Any:
     """Return the implementation of `mfusepy.Operations`; every path begins with a slash."""
     import mfusepy
 
@@ -117,7 +117,7 @@ def operations(files: UnflushedFiles, state: State) -> Any:
     return Operations()
 
 
-def serve(files: UnflushedFiles, state: State, mount: Path) -> None:
+def serve(files: UnflushedFiles, state: DiskState, mount: Path) -> None:
     """Execute commands from standard input until its end; then unmount."""
     with contextlib.suppress(ValueError):
         for line in sys.stdin:
@@ -135,7 +135,7 @@ def main() -> None:
     import mfusepy
 
     backing, mount = map(Path, sys.argv[1:])
-    files, state = UnflushedFiles(backing), State()
+    files, state = UnflushedFiles(backing), DiskState()
     threading.Thread(target=serve, args=(files, state, mount), daemon=True).start()
     mfusepy.FUSE(operations(files, state), str(mount), foreground=True, nothreads=True, attr_timeout=0)
 

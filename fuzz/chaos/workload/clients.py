@@ -9,13 +9,15 @@ from highwater.fuzz.chaos.workload.observers import GroupObserver
 from highwater.fuzz.chaos.workload.producers import ConfluentProducer, KafkaPythonProducer, Values
 from highwater.fuzz.chaos.workload.readers import ConfluentConsumer, RawReader, Wanderer
 from highwater.fuzz.chaos.workload.recorder import Recorder
-from highwater.fuzz.chaos.workload.topic import GROUP, TOPIC, TRANSACTIONS_TOPIC, Load, consumer_names
-from highwater.fuzz.chaos.workload.transactions import TransactionalProducer
+from highwater.fuzz.chaos.workload.topic import GROUP, TOPIC, TRANSACTIONS_TOPIC, TopicLoad, consumer_names
+from highwater.fuzz.chaos.workload.transactions import TransactionalWorkload
 
 RECORDS_A_TRANSACTION = 4
 
 
-def make_clients(bootstrap: str, recorder: Recorder, load: Load, values: Values, *, idempotence: bool) -> list[Any]:
+def make_clients(
+    bootstrap: str, recorder: Recorder, load: TopicLoad, values: Values, *, idempotence: bool
+) -> list[Any]:
     """Return all producers, consumers and observers of the load, except those for transactions."""
     numbers = count()
     return [
@@ -25,7 +27,7 @@ def make_clients(bootstrap: str, recorder: Recorder, load: Load, values: Values,
 
 
 def _producers(
-    bootstrap: str, recorder: Recorder, load: Load, values: Values, numbers: "count[int]", *, idempotence: bool
+    bootstrap: str, recorder: Recorder, load: TopicLoad, values: Values, numbers: "count[int]", *, idempotence: bool
 ) -> Iterator[Any]:
     for _ in range(load.confluent_producers):
         first = next(numbers)
@@ -42,7 +44,7 @@ def _producers(
         )
 
 
-def _consumers(bootstrap: str, recorder: Recorder, load: Load, numbers: "count[int]") -> Iterator[Any]:
+def _consumers(bootstrap: str, recorder: Recorder, load: TopicLoad, numbers: "count[int]") -> Iterator[Any]:
     for name in consumer_names(load):
         group = GROUP if name.startswith("member") else None
         yield ConfluentConsumer(bootstrap, TOPIC, load.partitions, next(numbers), recorder, group, name)
@@ -55,7 +57,7 @@ def _consumers(bootstrap: str, recorder: Recorder, load: Load, numbers: "count[i
         yield GroupObserver(bootstrap, TOPIC, load.partitions, next(numbers), recorder)
 
 
-def make_transactional_clients(bootstrap: str, recorder: Recorder, load: Load, values: Values) -> list[Any]:
+def make_transactional_clients(bootstrap: str, recorder: Recorder, load: TopicLoad, values: Values) -> list[Any]:
     """Return the transactional producers and a read_committed consumer, or an empty list if the load has none.
 
     They have a separate history, because the isolation level applies to a whole history.
@@ -64,7 +66,7 @@ def make_transactional_clients(bootstrap: str, recorder: Recorder, load: Load, v
         : load.transactional_producers + 1
     ]
     producers = [
-        TransactionalProducer(
+        TransactionalWorkload(
             bootstrap,
             TRANSACTIONS_TOPIC,
             load.partitions,
@@ -80,7 +82,7 @@ def make_transactional_clients(bootstrap: str, recorder: Recorder, load: Load, v
     return [*producers, reader] if producers else []
 
 
-def committed_reader(bootstrap: str, recorder: Recorder, load: Load, process: int) -> ConfluentConsumer:
+def committed_reader(bootstrap: str, recorder: Recorder, load: TopicLoad, process: int) -> ConfluentConsumer:
     """Return a read_committed consumer of the topic for transactions."""
     return ConfluentConsumer(
         bootstrap, TRANSACTIONS_TOPIC, load.partitions, process, recorder, None, isolation="read_committed"

@@ -16,7 +16,7 @@ from highwater.fuzz.chaos.workload.producers import Values
 from highwater.fuzz.chaos.workload.raw_client import RawClient, RawError
 from highwater.fuzz.chaos.workload.readers import ConfluentConsumer, RawReader
 from highwater.fuzz.chaos.workload.recorder import Recorder
-from highwater.fuzz.chaos.workload.topic import TOPIC, TRANSACTIONS_TOPIC, Load, await_isr, create_topic
+from highwater.fuzz.chaos.workload.topic import TOPIC, TRANSACTIONS_TOPIC, TopicLoad, await_isr, create_topic
 from highwater.fuzz.proxy.run import FaultProxy
 from highwater.fuzz.schedule import CLIENTS, MESSAGE, Fault, Schedule
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
@@ -49,7 +49,7 @@ class Workload:
     bootstrap: str
     addresses: Mapping[int, str]
     faults: Mapping[str, Inject]
-    load: Load
+    load: TopicLoad
     revive: Callable[[], None] = lambda: None  # starts every node that is down
     source: str = "reference"
     say: Callable[[str], None] = lambda line: None
@@ -141,11 +141,11 @@ class Workload:
 
 
 def run_workload(
-    cluster: Processes, bootstrap: str, folder: Path, schedule: Schedule, load: Load | None = None, *,
+    cluster: Processes, bootstrap: str, folder: Path, schedule: Schedule, load: TopicLoad | None = None, *,
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:  # fmt: skip
     """Run a workload with the faults that need only the processes of a cluster; return the path of the history."""
-    workload = Workload(bootstrap, cluster.addresses, process_faults(cluster), load or Load(), say=say)
+    workload = Workload(bootstrap, cluster.addresses, process_faults(cluster), load or TopicLoad(), say=say)
     return workload.run(folder, schedule)
 
 
@@ -168,7 +168,7 @@ def _has_producer_ids(bootstrap: str) -> bool:
         client.close()
 
 
-def _config(load: Load, source: str, *, idempotence: bool) -> Config:
+def _config(load: TopicLoad, source: str, *, idempotence: bool) -> Config:
     return Config(
         acks=load.acks,  # type: ignore[arg-type]
         idempotence=idempotence,

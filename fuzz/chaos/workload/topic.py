@@ -22,7 +22,7 @@ GROUP: Final = "workload"
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class TopicLoad:
     """The topic and the number of clients of each kind.
 
     A process of the history is one record in flight, one consumer or one reader. The nth broker is the preferred leader
@@ -47,7 +47,7 @@ class Load:
     retries: int | None = None  # of confluent-kafka; None for its default
 
 
-def consumer_names(load: Load) -> list[str]:
+def consumer_names(load: TopicLoad) -> list[str]:
     """Return the names of the consumers of a load in schedules."""
     alone = [f"consumer-{number}" for number in range(1, load.assigned_consumers + 1)]
     return alone + [f"member-{number}" for number in range(1, load.group_members + 1)]
@@ -57,7 +57,7 @@ CREATE_VERSION = 5
 SETTLE_TIMEOUT_S = 20.0
 
 
-def create_topic(bootstrap: str, load: Load, brokers: list[int] | None = None, topic: str = TOPIC) -> None:
+def create_topic(bootstrap: str, load: TopicLoad, brokers: list[int] | None = None, topic: str = TOPIC) -> None:
     """Create it through the controller and wait until every partition has a leader and a full ISR."""
     client = RawClient(bootstrap)
     settings = (
@@ -93,7 +93,7 @@ def create_topic(bootstrap: str, load: Load, brokers: list[int] | None = None, t
     raise UsageError(f"cannot create topic {topic}: {error}", where=bootstrap, hint="is the cluster healthy?")
 
 
-def _assignments(load: Load, brokers: list[int]) -> tuple[CreatableReplicaAssignment, ...]:
+def _assignments(load: TopicLoad, brokers: list[int]) -> tuple[CreatableReplicaAssignment, ...]:
     """Return the assignments: the nth broker is the preferred leader of partition n, the next ones are followers."""
     around = sorted(brokers) * 2
     return tuple(
@@ -103,7 +103,11 @@ def _assignments(load: Load, brokers: list[int]) -> tuple[CreatableReplicaAssign
 
 
 def await_isr(
-    bootstrap: str, load: Load, stop: threading.Event, topic: str = TOPIC, revive: Callable[[], None] = lambda: None
+    bootstrap: str,
+    load: TopicLoad,
+    stop: threading.Event,
+    topic: str = TOPIC,
+    revive: Callable[[], None] = lambda: None,
 ) -> bool:
     """Wait until every partition has a leader and its full ISR; return False if that takes too long.
 

@@ -14,7 +14,7 @@ PATIENCE_S = 5.0
 PAUSE_S = 0.02
 
 
-class TransactionalProducer:
+class TransactionalWorkload:
     """Sends transactions through confluent-kafka.
 
     A record is `ok` once it is in the log; `end_txn` has the outcome of its transaction. The process of the producer

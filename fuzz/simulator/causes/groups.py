@@ -6,7 +6,7 @@ from typing import Final
 from highwater.fuzz.simulator.causes.lines import Line, by_time
 from highwater.fuzz.simulator.causes.offsets import PartitionLife
 from highwater.fuzz.simulator.causes.words import line_of
-from highwater.fuzz.simulator.exchanges import Exchange
+from highwater.fuzz.simulator.exchanges import SimulatedExchange
 from highwater.spec.formats.trace import Step
 
 OF_COMMITS: Final = {"OffsetCommit", "OffsetFetch", "TxnOffsetCommit", "OffsetDelete", "DeleteGroups"}
@@ -16,7 +16,7 @@ WHOLE: Final = -1
 
 
 def lines_of_group(
-    group: str, partition: str, exchanges: Iterable[Exchange], steps: Iterable[Step], offsets_partition: str
+    group: str, partition: str, exchanges: Iterable[SimulatedExchange], steps: Iterable[Step], offsets_partition: str
 ) -> list[Line]:
     """Return the lines about a group by time: its requests, and the leaders of the partition that stores it.
 
@@ -28,7 +28,7 @@ def lines_of_group(
     )
 
 
-def _is_shown(exchange: Exchange, partition: str) -> bool:
+def _is_shown(exchange: SimulatedExchange, partition: str) -> bool:
     if partition:
         return exchange.name in OF_COMMITS and (not exchange.partitions or partition in exchange.partitions)
     return exchange.name not in UNREMARKABLE or exchange.error != "NONE"

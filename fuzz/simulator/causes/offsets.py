@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from highwater.fuzz.simulator.causes.lines import Line, by_time
 from highwater.fuzz.simulator.causes.words import line_of
-from highwater.fuzz.simulator.exchanges import Exchange, partitions_of
+from highwater.fuzz.simulator.exchanges import SimulatedExchange, partitions_of
 from highwater.reference.effects import STORE
 from highwater.reference.wire.messages.fetch import FetchRequest
 from highwater.reference.wire.messages.produce import ProduceRequest
@@ -104,7 +104,7 @@ class PartitionLife:
 
 
 def lines_of_offset(
-    partition: str, offset: int, node: str, exchanges: Iterable[Exchange], steps: Iterable[Step], at_ms: int
+    partition: str, offset: int, node: str, exchanges: Iterable[SimulatedExchange], steps: Iterable[Step], at_ms: int
 ) -> list[Line]:
     """Return the lines about an offset (-1: the whole partition) by time; `node` is a client whose reads are shown."""
     life = PartitionLife(partition, offset)
@@ -115,7 +115,7 @@ def lines_of_offset(
     return [*by_time(lines), *life.last_lines(at_ms)]
 
 
-def _concerns(exchange: Exchange, partition: str, offset: int, node: str) -> bool:
+def _concerns(exchange: SimulatedExchange, partition: str, offset: int, node: str) -> bool:
     if isinstance(exchange.body, FetchRequest):
         return offset in _read(exchange, partition)  # an incremental request of a fetch session names no partition
     if exchange.name in CHANGES:
@@ -127,7 +127,7 @@ def _concerns(exchange: Exchange, partition: str, offset: int, node: str) -> boo
     return exchange.source == node
 
 
-def _written(exchange: Exchange, partition: str) -> range:
+def _written(exchange: SimulatedExchange, partition: str) -> range:
     """Return the offsets that a response to Produce names; empty if it is an error or missing."""
     asked = dict(partitions_of(exchange.body))[partition]
     answered = dict(partitions_of(exchange.answer)).get(partition) if exchange.answer is not None else None
@@ -137,7 +137,7 @@ def _written(exchange: Exchange, partition: str) -> range:
     return range(answered.base_offset, answered.base_offset + count)
 
 
-def _read(exchange: Exchange, partition: str) -> range:
+def _read(exchange: SimulatedExchange, partition: str) -> range:
     """Return the offsets that a Fetch returned."""
     answered = dict(partitions_of(exchange.answer)).get(partition) if exchange.answer is not None else None
     headers = [header for _, header in batch_headers(bytes(answered.records or b""))] if answered is not None else []

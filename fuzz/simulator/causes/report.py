@@ -9,7 +9,7 @@ from highwater.fuzz.simulator.causes.offsets import lines_of_offset
 from highwater.fuzz.simulator.causes.transactions import lines_of_transaction
 from highwater.fuzz.simulator.causes.words import line_of
 from highwater.fuzz.simulator.cluster import OFFSETS_TOPIC
-from highwater.fuzz.simulator.exchanges import Exchange
+from highwater.fuzz.simulator.exchanges import SimulatedExchange
 from highwater.fuzz.simulator.invariants.violations import CONTROLLER_ENTITY, About, Violation
 from highwater.spec.formats.trace import Step
 
@@ -19,13 +19,13 @@ OF_TRANSACTIONS: Final = {
 }  # fmt: skip
 
 
-def cause_of(violation: Violation, exchanges: Sequence[Exchange], steps: Sequence[Step]) -> list[str]:
+def cause_of(violation: Violation, exchanges: Sequence[SimulatedExchange], steps: Sequence[Step]) -> list[str]:
     """Return a header and at most `SHOWN` lines by time, empty if nothing was recorded."""
     lines = _lines(violation, exchanges, steps)
     return [COLUMNS, *lines] if lines else []
 
 
-def _lines(violation: Violation, exchanges: Sequence[Exchange], steps: Sequence[Step]) -> list[str]:
+def _lines(violation: Violation, exchanges: Sequence[SimulatedExchange], steps: Sequence[Step]) -> list[str]:
     about = violation.about
     if violation.invariant in OF_TRANSACTIONS and (lines := lines_of_transaction(violation.message, exchanges)):
         return list(map(str, lines))
@@ -40,7 +40,7 @@ def _lines(violation: Violation, exchanges: Sequence[Exchange], steps: Sequence[
     return []
 
 
-def _of_entity(about: About, exchanges: Sequence[Exchange], steps: Sequence[Step]) -> list[Line]:
+def _of_entity(about: About, exchanges: Sequence[SimulatedExchange], steps: Sequence[Step]) -> list[Line]:
     """Return the steps of an entity; for the controller its elections, and what it asked of the broken node."""
     if about.entity != CONTROLLER_ENTITY:
         return by_time(_step(step) for step in steps if step.entity == about.entity)

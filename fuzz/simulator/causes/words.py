@@ -10,7 +10,7 @@ from highwater.fuzz.simulator.exchanges import (
     ERROR_FIELDS,
     INDEX_FIELDS,
     TOPIC_FIELDS,
-    Exchange,
+    SimulatedExchange,
     index_of,
     is_struct,
     topic_of,
@@ -48,7 +48,7 @@ DECODED: Final[dict[str, tuple[str, Callable[[bytes], Collection[Partition]]]]] 
 UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
-def line_of(exchange: Exchange, partition: str = "", left_out: Collection[str] = LEFT_OUT) -> Line:
+def line_of(exchange: SimulatedExchange, partition: str = "", left_out: Collection[str] = LEFT_OUT) -> Line:
     """Return the line about a request; of the topics only `partition`, if it is given.
 
     Repetitions are failures of the same kind for the same partitions, and requests of a controller in the same epoch.
@@ -61,7 +61,7 @@ def line_of(exchange: Exchange, partition: str = "", left_out: Collection[str] =
     return Line(exchange.at_ms, f"{exchange.source} -> {exchange.target}", words_of(exchange, partition, left_out), key)
 
 
-def words_of(exchange: Exchange, partition: str, left_out: Collection[str]) -> str:
+def words_of(exchange: SimulatedExchange, partition: str, left_out: Collection[str]) -> str:
     """Return what the request asks and what the response says, without the fields that are left out."""
     asked = cut(f"{exchange.name} {' '.join(_words(exchange.body, partition, left_out))}")
     if exchange.answer is None:

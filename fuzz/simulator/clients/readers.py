@@ -63,7 +63,7 @@ READER_REQUESTS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ConsumedBatch:
     """What a reader received for one partition: the response, and what it delivers of it from `position` on.
 
     `leader_epoch` is the one that the reader sent, and so that of the broker.
@@ -80,7 +80,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedOffsets:
     """An offset in a ListOffsets response; `seen_end` is the end of what the reader had seen of the partition."""
 
     reader: str
@@ -96,7 +96,7 @@ class Listed:
 class ReadObserver(Protocol):
     """Receives what readers see."""
 
-    def read(self, read: Read) -> None:
+    def read(self, read: ConsumedBatch) -> None:
         """Handle the records of one partition."""
 
     def unreadable(self, reader: str, broker_id: int, message: str) -> None:
@@ -105,7 +105,7 @@ class ReadObserver(Protocol):
     def out_of_range(self, reader: str, broker_id: int, partition: int, position: int) -> None:
         """Handle OFFSET_OUT_OF_RANGE from the leader of the epoch that the reader named."""
 
-    def listed(self, listed: Listed) -> None:
+    def listed(self, listed: ListedOffsets) -> None:
         """Handle an offset that ListOffsets returned."""
 
     def offsets_committed(self, group: str, offsets: dict[int, int]) -> None:
@@ -284,7 +284,7 @@ class Reader(Client):
             return ErrorCode(part.error_code)
         seen_end = self._seen_ends.get(number, 0)
         self._observer.listed(
-            Listed(
+            ListedOffsets(
                 self.name, broker_id, number, timestamp, self.read_committed, part.offset, part.leader_epoch, seen_end
             )
         )
@@ -316,7 +316,9 @@ class Reader(Client):
             self._observer.unreadable(self.name, broker_id, str(failure))
             return ErrorCode.CORRUPT_MESSAGE
         self._observer.read(
-            Read(self.name, broker_id, number, self._epochs[number], position, self.read_committed, data, fetched)
+            ConsumedBatch(
+                self.name, broker_id, number, self._epochs[number], position, self.read_committed, data, fetched
+            )
         )
         self.positions[number] = fetched.position
         self._seen_ends[number] = max(fetched.position, self._seen_ends.get(number, 0))

@@ -12,7 +12,7 @@ import msgspec
 
 from highwater.fuzz.schedule import Schedule
 from highwater.fuzz.simulator.clients.load import Observers
-from highwater.fuzz.simulator.clients.readers import LATEST, READER_GROUP, Listed, Read, ReadObserver
+from highwater.fuzz.simulator.clients.readers import LATEST, READER_GROUP, ConsumedBatch, ListedOffsets, ReadObserver
 from highwater.fuzz.simulator.cluster import TOPIC, Settings, SimulatedCluster
 from highwater.fuzz.simulator.histories.client_events import LinkObserver
 from highwater.fuzz.simulator.histories.replica_reads import batches_of, committed_data, data_of
@@ -190,7 +190,7 @@ class RecordedReads:
         self.unreadable, self.out_of_range = observer.unreadable, observer.out_of_range
         self.offsets_committed = observer.offsets_committed
 
-    def read(self, read: Read) -> None:
+    def read(self, read: ConsumedBatch) -> None:
         """Record the records of one partition in a response."""
         isolation = "read_committed" if read.read_committed else "read_uncommitted"
         request = {
@@ -204,7 +204,7 @@ class RecordedReads:
         self._history.received(read.reader, "fetch", read.broker_id, request, response)
         self._observer.read(read)
 
-    def listed(self, listed: Listed) -> None:
+    def listed(self, listed: ListedOffsets) -> None:
         """Record a log end that ListOffsets returned."""
         if listed.timestamp == LATEST:
             end = "last_stable_offset" if listed.read_committed else "high_watermark"

@@ -54,7 +54,7 @@ def record(seed: KeptSeed, path: Path, *, off: bool = True) -> Path:
         # A late copy of a commit takes effect again, so committed offsets prove nothing if messages are duplicated.
         commits_once = all(fault.kind != "duplicate" for fault in seed.schedule.faults)
         writer = HistoryWriter(sink, config)
-        recorder = Recorder(cluster, invariants, writer, commits_once=commits_once)
+        recorder = HistoryRecorder(cluster, invariants, writer, commits_once=commits_once)
         cluster.start()
         clients.start(
             cluster,
@@ -92,7 +92,7 @@ class Unchecked:
     read = listed = unreadable = out_of_range = offsets_committed = offsets_requested = offsets_fetched = ignored
 
 
-class Recorder:
+class HistoryRecorder:
     """Writes the events of a run. It sets the hooks of the world: `overhear`, `before_delivery` and so on."""
 
     def __init__(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Final
 
-from highwater.fuzz.simulator.clients.readers import LATEST, Listed, Read
+from highwater.fuzz.simulator.clients.readers import LATEST, ConsumedBatch, ListedOffsets
 from highwater.fuzz.simulator.cluster import TOPIC
 from highwater.fuzz.simulator.invariants.committed_offsets import CommittedOffsets, Snapshot
 from highwater.fuzz.simulator.invariants.contents import CommittedContents
@@ -38,7 +38,7 @@ class ObservedReaders:
         self._contents, self._offsets, self._rotten = contents, offsets, rotten
         self._situations, self._violated = situations, violated
 
-    def read(self, read: Read) -> None:
+    def read(self, read: ConsumedBatch) -> None:
         """Check the records of one partition in a response."""
         contents, position, end = self._contents[read.partition], read.position, read.fetched.position
         where = f"{read.reader} reads {TOPIC}-{read.partition} from broker {read.broker_id}"
@@ -60,7 +60,7 @@ class ObservedReaders:
         self._compare(read, contents, where)
         self._count(read, contents, position, end)
 
-    def _compare(self, read: Read, contents: CommittedContents, where: str) -> None:
+    def _compare(self, read: ConsumedBatch, contents: CommittedContents, where: str) -> None:
         expected = contents.between(read.position, read.fetched.position, read_committed=read.read_committed)
         for found, wanted in zip_longest(read.fetched.records, expected, fillvalue=NOTHING):
             if found == wanted:
@@ -70,7 +70,7 @@ class ObservedReaders:
             about = _about(read.reader, read.partition, max(found[0], wanted[0]))
             self._violated(READ, f"{where} and sees {found}, where {wanted} is committed", about)
 
-    def _compare_values(self, read: Read, contents: CommittedContents, where: str) -> None:
+    def _compare_values(self, read: ConsumedBatch, contents: CommittedContents, where: str) -> None:
         """Compare the records whose values are known: a broker may lose what its disk damaged, and not return it."""
         for offset, value in read.fetched.records:
             if offset < contents.end and contents.values[offset] != value:
@@ -78,7 +78,7 @@ class ObservedReaders:
                 about = _about(read.reader, read.partition, offset)
                 self._violated(READ, f"{where} and sees {value!r} at {offset}, where {wanted!r} is committed", about)
 
-    def _count(self, read: Read, contents: CommittedContents, position: int, end: int) -> None:
+    def _count(self, read: ConsumedBatch, contents: CommittedContents, position: int, end: int) -> None:
         if end > position:
             self._situations.add("read_committed read" if read.read_committed else "read_uncommitted read")
         if read.read_committed and False in contents.visible[position:end]:
@@ -99,7 +99,7 @@ class ObservedReaders:
                 _about(reader, partition, position - 1),
             )
 
-    def listed(self, listed: Listed) -> None:
+    def listed(self, listed: ListedOffsets) -> None:
         """Check an offset of ListOffsets: the log start stays, and the end is neither dirty nor lower than before."""
         if listed.broker_id in self._rotten:
             return

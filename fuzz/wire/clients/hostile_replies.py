@@ -6,7 +6,7 @@ from itertools import count
 from typing import Final
 
 from highwater.conformance.self_test.faults import PlantedDefect, SentRequest
-from highwater.fuzz.wire.clients.served_replies import Reply, key_of, numbers, reply_of
+from highwater.fuzz.wire.clients.served_replies import ServedReply, key_of, numbers, reply_of
 from highwater.fuzz.wire.generate.batches import mutated_records
 from highwater.fuzz.wire.generate.mutators import LENGTHS, uvarint
 from highwater.reference.wire.constructs import Site, sites
@@ -27,7 +27,7 @@ class HostileReplies(PlantedDefect):
 
     def __init__(self, seed: str) -> None:
         super().__init__()
-        self.mutated: list[Reply] = []
+        self.mutated: list[ServedReply] = []
         self._rng, self._all, self._numbers = random.Random(seed), count(), numbers()
         self._valid_replies_left = self._rng.randrange(self._rng.choice(VALID_AT_FIRST) + 1)
 

@@ -29,7 +29,7 @@ class ClientExit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientProcess:
     """`command` contains `{bootstrap}` in place of the brokers' address."""
 
     command: str

@@ -24,7 +24,7 @@ class Edit(msgspec.Struct, frozen=True, array_like=True):
     inserted: str
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ServedReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The reply with that `number` (from 0) to that API in a run. `size` is its false size field, or None."""
 
     key: int
@@ -35,10 +35,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int | None = None
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
+class ServedReplies(msgspec.Struct, frozen=True, kw_only=True):
     """The mutated replies of a run, and the limits of the client."""
 
-    replies: list[Reply]
+    replies: list[ServedReply]
     deadline_s: float
     memory_mb: int
 
@@ -52,10 +52,10 @@ def numbers() -> dict[int, "count[int]"]:
     return {key: count() for key in (UNREADABLE, *APIS)}
 
 
-def reply_of(asked: SentRequest, number: int, how: str, valid: bytes, mutated: bytes) -> Reply:
+def reply_of(asked: SentRequest, number: int, how: str, valid: bytes, mutated: bytes) -> ServedReply:
     size = None if is_whole(mutated) else int.from_bytes(mutated[:SIZE], "big", signed=True)
     edits = _edits(valid[SIZE:], mutated[SIZE:])
-    return Reply(key=key_of(asked), version=asked.version, number=number, how=how, edits=edits, size=size)
+    return ServedReply(key=key_of(asked), version=asked.version, number=number, how=how, edits=edits, size=size)
 
 
 def _edits(before: bytes, after: bytes) -> list[Edit]:
@@ -71,7 +71,7 @@ def _edits(before: bytes, after: bytes) -> list[Edit]:
     return [Edit(start, len(before) - start - end, after[start : len(after) - end].hex())]
 
 
-def apply_edits(valid: bytes, reply: Reply) -> bytes:
+def apply_edits(valid: bytes, reply: ServedReply) -> bytes:
     """Mutate a valid reply again. Edits beyond the end of a shorter reply are appended."""
     body = valid[SIZE:]
     for edit in reversed(reply.edits):
@@ -82,7 +82,7 @@ def apply_edits(valid: bytes, reply: Reply) -> bytes:
 class RepeatedReplies(PlantedDefect):
     """Mutates the same replies as in an earlier run."""
 
-    def __init__(self, replies: list[Reply]) -> None:
+    def __init__(self, replies: list[ServedReply]) -> None:
         super().__init__()
         self._replies = {(reply.key, reply.number): reply for reply in replies}
         self._numbers = numbers()

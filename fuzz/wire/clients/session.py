@@ -18,9 +18,9 @@ from highwater.conformance.self_test.faults import PlantedDefect
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
 from highwater.fuzz.wire.clients.hostile_replies import HostileReplies
-from highwater.fuzz.wire.clients.process import Client, ClientExit
+from highwater.fuzz.wire.clients.process import ClientExit, ClientProcess
 from highwater.fuzz.wire.clients.reply_proxy import ReplyProxy
-from highwater.fuzz.wire.clients.served_replies import Edit, RepeatedReplies, Reply, Served
+from highwater.fuzz.wire.clients.served_replies import Edit, RepeatedReplies, ServedReplies, ServedReply
 from highwater.fuzz.wire.clients.state import read_client_state, write_client_state
 from highwater.fuzz.wire.examination.shrink import minimise_list
 from highwater.fuzz.wire.findings import (
@@ -55,7 +55,7 @@ def broker_behind_proxy() -> Iterator[ReplyProxy]:
         target.close()
 
 
-def check_valid_run(client: Client, proxy: ReplyProxy) -> None:
+def check_valid_run(client: ClientProcess, proxy: ReplyProxy) -> None:
     """Raise UsageError if the client fails with valid replies. The run also creates its topic and group."""
     ended = client.run(proxy.address)
     if ended.failure is not None or ended.code != 0:
@@ -64,9 +64,9 @@ def check_valid_run(client: Client, proxy: ReplyProxy) -> None:
         raise UsageError(what, where=client.command, hint="it must exit with code 0 if all replies are valid")
 
 
-def replay_served(command: str, served: Served) -> Failure | None:
+def replay_served(command: str, served: ServedReplies) -> Failure | None:
     """Serve the same mutated replies to the client, from a freshly started broker."""
-    client = Client(command, served.deadline_s, served.memory_mb)
+    client = ClientProcess(command, served.deadline_s, served.memory_mb)
     with broker_behind_proxy() as proxy:
         check_valid_run(client, proxy)
         proxy.fault = RepeatedReplies(served.replies)
@@ -83,22 +83,22 @@ def minimise_served(command: str, finding: Finding, folder: Path, seconds: float
     return path, f"{_bytes(finding.served)} to {_bytes(smallest)} mutated bytes"
 
 
-def _bytes(served: Served) -> int:
+def _bytes(served: ServedReplies) -> int:
     return sum(max(edit.removed, len(edit.inserted) // 2) for reply in served.replies for edit in reply.edits)
 
 
-def minimise_replies(command: str, served: Served, oracle: Oracle, seconds: float) -> Served | None:
+def minimise_replies(command: str, served: ServedReplies, oracle: Oracle, seconds: float) -> ServedReplies | None:
     """Return fewer replies with fewer edits that fail in the same way on a fresh broker; None if none do."""
-    client, end = Client(command, served.deadline_s, served.memory_mb), time.monotonic() + seconds
+    client, end = ClientProcess(command, served.deadline_s, served.memory_mb), time.monotonic() + seconds
 
-    def breaks_after_restart(candidate: Served) -> bool:
+    def breaks_after_restart(candidate: ServedReplies) -> bool:
         failure = replay_served(command, candidate)
         return failure is not None and failure.oracle is oracle
 
     with broker_behind_proxy() as proxy:
         check_valid_run(client, proxy)
 
-        def breaks(replies: list[Reply]) -> bool:
+        def breaks(replies: list[ServedReply]) -> bool:
             if time.monotonic() > end:
                 return False
             proxy.fault = RepeatedReplies(replies)
@@ -114,10 +114,12 @@ def minimise_replies(command: str, served: Served, oracle: Oracle, seconds: floa
     )
 
 
-def _fewer_edits(replies: list[Reply], number: int, breaks: Callable[[list[Reply]], bool]) -> list[Reply]:
+def _fewer_edits(
+    replies: list[ServedReply], number: int, breaks: Callable[[list[ServedReply]], bool]
+) -> list[ServedReply]:
     """Minimise the edits of one reply."""
 
-    def edited(edits: list[Edit]) -> list[Reply]:
+    def edited(edits: list[Edit]) -> list[ServedReply]:
         return [*replies[:number], msgspec.structs.replace(replies[number], edits=edits), *replies[number + 1 :]]
 
     return edited(minimise_list(replies[number].edits, lambda edits: breaks(edited(edits))))
@@ -127,7 +129,7 @@ def _fewer_edits(replies: list[Reply], number: int, breaks: Callable[[list[Reply
 class ClientSession:
     """Runs of one command until a bound is reached. The state is written after each run, for `--resume`."""
 
-    client: Client
+    client: ClientProcess
     folder: Path
     seed: int
     seconds: float
@@ -185,7 +187,9 @@ class ClientSession:
         oracle, place = ended.failure.oracle, place_of(ended.output) if ended.failure.oracle is Oracle.ALIVE else ""
         if not self._is_new(oracle, place, hostile.mutated):
             return
-        served = Served(replies=hostile.mutated, deadline_s=self.client.deadline_s, memory_mb=self.client.memory_mb)
+        served = ServedReplies(
+            replies=hostile.mutated, deadline_s=self.client.deadline_s, memory_mb=self.client.memory_mb
+        )
         try:
             smallest = minimise_replies(self.client.command, served, oracle, self.shrink_s)
         except KeyboardInterrupt:  # its signature is recorded, so a later run would not report it
@@ -199,7 +203,9 @@ class ClientSession:
             return
         self._write(ended, ended.failure, place, smallest or served, reproduced=smallest is not None)
 
-    def _write(self, ended: ClientExit, failure: Failure, place: str, served: Served, *, reproduced: bool) -> None:
+    def _write(
+        self, ended: ClientExit, failure: Failure, place: str, served: ServedReplies, *, reproduced: bool
+    ) -> None:
         last = served.replies[-1:]
         api, version = (api_name(last[0].key), last[0].version) if last else ("none", 0)
         finding = Finding(
@@ -212,7 +218,7 @@ class ClientSession:
         self.findings.append(finding)
         self.state.findings.append(self._row(finding))
 
-    def _is_new(self, oracle: Oracle, place: str, replies: list[Reply]) -> bool:
+    def _is_new(self, oracle: Oracle, place: str, replies: list[ServedReply]) -> bool:
         """Return True for a new failure: a crash is identified by its place, others by the last mutated reply."""
         last = [f"{reply.key} {reply.how}" for reply in replies[-1:]]
         signature = (oracle.value, place or "".join(last))

@@ -24,7 +24,7 @@ USED_PREFIX, UNUSED_PREFIX = b"fuzz-", b"none-"
 VersionRanges = Mapping[int, tuple[int, int]]
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KnownDifference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     api: str
     what: str
     since: int
@@ -32,8 +32,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 @cache
-def known_differences() -> tuple[Difference, ...]:
-    return tuple(msgspec.convert(tomllib.loads(DECLARED.read_text())["difference"], list[Difference]))
+def known_differences() -> tuple[KnownDifference, ...]:
+    return tuple(msgspec.convert(tomllib.loads(DECLARED.read_text())["difference"], list[KnownDifference]))
 
 
 def is_known_difference(api: str, version: int, what: str) -> bool:

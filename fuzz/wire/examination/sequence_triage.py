@@ -19,7 +19,7 @@ from highwater.fuzz.wire.findings import EXPECTED, Finding, environment, new_id,
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import LATE_S, stall_in_sequence
 from highwater.fuzz.wire.sequences.run import SequenceResult, replay_sequence, run_sequence, version_ranges
-from highwater.fuzz.wire.sequences.violation import Violation
+from highwater.fuzz.wire.sequences.violation import SequenceViolation
 
 
 class SequenceTriage:
@@ -57,7 +57,7 @@ class SequenceTriage:
         result = run_sequence(name, address, version_ranges(advertised(address)))
         return None if result.violation is None else self.confirm_sequence(name, result, number)
 
-    def draft(self, name: str, violation: Violation, number: int) -> Finding:
+    def draft(self, name: str, violation: SequenceViolation, number: int) -> Finding:
         """Return what a sequence showed, before any replay."""
         place = violation.api.name, violation.version
         return self._finding(name, violation.failure, place, violation.transcript, number, note=NOT_EXAMINED)
@@ -112,7 +112,7 @@ class SequenceTriage:
         self._require_alive()
         return stall_in_sequence(self._triage.target, name)
 
-    def _dies_of(self, name: str, settle_s: float = 0.0) -> tuple[Failure, Violation | None] | None:
+    def _dies_of(self, name: str, settle_s: float = 0.0) -> tuple[Failure, SequenceViolation | None] | None:
         """Return the failure if the target dies or hangs in a sequence, and the violation if the sequence saw it.
 
         The target is restarted then.
@@ -132,7 +132,7 @@ class SequenceTriage:
             return violation.failure, violation
         return Failure(Oracle.ALIVE, f"the target {dead}" + (NO_START if self._triage.is_poisoned else "")), violation
 
-    def _write_death(self, name: str, failure: Failure, violation: Violation | None, number: int) -> Finding:
+    def _write_death(self, name: str, failure: Failure, violation: SequenceViolation | None, number: int) -> Finding:
         reproduced = self._dies_again(name)
         if violation is None:
             return self._write(name, failure, (name.partition(":")[0], 0), [], number, [], reproduced)
@@ -171,7 +171,7 @@ class SequenceTriage:
             sequence=name, said=said, note=note, environment=environment(triage.target.version),
         )  # fmt: skip
 
-    def replay_violation(self, name: str, failure: Failure, without: Collection[int]) -> Violation | None:
+    def replay_violation(self, name: str, failure: Failure, without: Collection[int]) -> SequenceViolation | None:
         """Replay a sequence; return its violation if oracle and message are the same, apart from numbers."""
         found = replay_sequence(name, self._triage.target.address, without)
         if found is None or found.failure.oracle is not failure.oracle:

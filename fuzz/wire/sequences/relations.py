@@ -18,7 +18,7 @@ from highwater.fuzz.wire.generate.cases import with_size
 from highwater.fuzz.wire.generate.requests import CLIENT_ID, generate
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.sequences.versions import difference
-from highwater.fuzz.wire.sequences.violation import SequenceAbandoned, Violation
+from highwater.fuzz.wire.sequences.violation import SequenceAbandoned, SequenceViolation
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import EncodeError, ErrorCode, FrameSizeError
 from highwater.reference.wire.framing import decode_request_header, encode_request, encode_request_header
@@ -167,8 +167,8 @@ class Relations:
             raise _violation(what, APIS[API_VERSIONS], first)
 
 
-def _violation(message: str, api: Api, version: int) -> Violation:
-    return Violation(Failure(Oracle.RELATION, message), api, version)
+def _violation(message: str, api: Api, version: int) -> SequenceViolation:
+    return SequenceViolation(Failure(Oracle.RELATION, message), api, version)
 
 
 def _equivalents(chance: random.Random, api: Api, version: int, frame: bytes) -> list[tuple[str, list[bytes]]]:

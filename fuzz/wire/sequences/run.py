@@ -22,7 +22,7 @@ from highwater.fuzz.wire.connection import advertised, connect
 from highwater.fuzz.wire.oracles.exchanges import api_and_version, misread, transcript
 from highwater.fuzz.wire.oracles.responses import API_VERSIONS, Failure, Oracle
 from highwater.fuzz.wire.sequences import relations
-from highwater.fuzz.wire.sequences.violation import SequenceAbandoned, Violation
+from highwater.fuzz.wire.sequences.violation import SequenceAbandoned, SequenceViolation
 from highwater.reference.wire.registry import APIS, Api
 
 RELATION: Final = "relation"
@@ -39,7 +39,7 @@ def version_ranges(served: list[tuple[Api, int, int]]) -> VersionRanges:
 class SequenceResult(NamedTuple):
     """The violation, if any, whether the sequence completed, how many steps were begun, and why it does not fit."""
 
-    violation: Violation | None
+    violation: SequenceViolation | None
     finished: bool
     steps: int
     unfit: str = ""
@@ -54,7 +54,7 @@ def run_sequence(name: str, address: str, served: VersionRanges, without: Collec
     try:
         run(kind, address, served, draws)
         finished = True
-    except Violation as found:
+    except SequenceViolation as found:
         violation = found
     except SequenceAbandoned:
         pass
@@ -106,29 +106,29 @@ def _gone(address: str) -> SequenceAbandoned:
     return SequenceAbandoned("the connection was closed")
 
 
-def _misread(log: ExchangeLog) -> Violation | None:
+def _misread(log: ExchangeLog) -> SequenceViolation | None:
     found = misread(log)
-    return found and Violation(found.failure, found.api, found.version, transcript(log))
+    return found and SequenceViolation(found.failure, found.api, found.version, transcript(log))
 
 
-def _violation(failed: TargetFailure, log: ExchangeLog) -> Violation:
+def _violation(failed: TargetFailure, log: ExchangeLog) -> SequenceViolation:
     """Return what a program found; SequenceAbandoned for an error after which a client tries again."""
     if isinstance(failed, Disturbed):
         raise SequenceAbandoned(str(failed))
     asked = [event for event in log if event.api is None and len(event.data) >= 8]
     oracle = Oracle.DEADLINE if isinstance(failed, NoReply) else Oracle.INVARIANT
     key, version = api_and_version(asked[-1].data) if asked else (API_VERSIONS, 0)
-    return Violation(Failure(oracle, str(failed)), APIS[key], version, transcript(log))
+    return SequenceViolation(Failure(oracle, str(failed)), APIS[key], version, transcript(log))
 
 
-def replay_sequence(name: str, address: str, without: Collection[int] = ()) -> Violation | None:
+def replay_sequence(name: str, address: str, without: Collection[int] = ()) -> SequenceViolation | None:
     """Run a sequence again; return its violation. UsageError if there is no such sequence."""
     _check_name(name)
     try:
         return run_sequence(name, address, version_ranges(advertised(address)), without).violation
     except (OSError, UsageError) as error:
         failure = Failure(Oracle.ALIVE, f"the target refuses connections ({error})")
-        return Violation(failure, APIS[API_VERSIONS], 0)
+        return SequenceViolation(failure, APIS[API_VERSIONS], 0)
 
 
 # --------------------------------------------------------------------------------------------------

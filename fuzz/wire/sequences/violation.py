@@ -4,7 +4,7 @@ from highwater.fuzz.wire.oracles.responses import Failure
 from highwater.reference.wire.registry import Api
 
 
-class Violation(Exception):
+class SequenceViolation(Exception):
     """The broker's response violates the model. `transcript` lists requests and responses."""
 
     def __init__(self, failure: Failure, api: Api, version: int, transcript: list[str] | None = None) -> None:

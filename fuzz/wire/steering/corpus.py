@@ -77,7 +77,7 @@ Answer = tuple[int, int, str]
 """Key, version, outcome."""
 
 
-class State(msgspec.Struct, kw_only=True):
+class CorpusState(msgspec.Struct, kw_only=True):
     """Totals of all runs into this folder."""
 
     seed: int
@@ -127,17 +127,17 @@ class Corpus:
         return loaded
 
 
-def read_state(folder: Path) -> State | None:
+def read_state(folder: Path) -> CorpusState | None:
     """Return the state of earlier runs, or None if there was none."""
     if not (folder / STATE).exists():
         return None
     try:
-        return msgspec.json.decode((folder / STATE).read_bytes(), type=State)
+        return msgspec.json.decode((folder / STATE).read_bytes(), type=CorpusState)
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"not the state of a run: {error}", where=str(folder / STATE), hint="remove it") from error
 
 
-def write_state(folder: Path, state: State, coverage: Coverage, corpus: Corpus) -> None:
+def write_state(folder: Path, state: CorpusState, coverage: Coverage, corpus: Corpus) -> None:
     """Write state and corpus; UsageError if the files cannot be written."""
     state.points, state.growth = coverage.rows(), coverage.growth
     try:

@@ -15,7 +15,7 @@ from highwater.experiments.plans import Scale
 from highwater.experiments.targets import WAIT_S, Bench
 from highwater.fuzz.chaos.nemesis import process_faults
 from highwater.fuzz.chaos.workload.run import Workload
-from highwater.fuzz.chaos.workload.topic import TOPIC, Load
+from highwater.fuzz.chaos.workload.topic import TOPIC, TopicLoad
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.reports.audit import audit
 from highwater.reports.rules.rule import Rule
@@ -74,9 +74,9 @@ class FailureMeasure:
         return Schedule(duration_ms=load_ms, faults=(fault,))
 
 
-def _load(bench: Bench, condition: Condition) -> Load:
+def _load(bench: Bench, condition: Condition) -> TopicLoad:
     retries = condition.settings.get("retries")
-    return Load(
+    return TopicLoad(
         partitions=condition.number("partitions"), replicas=len(bench.addresses),
         min_insync_replicas=min(condition.number("min_insync_replicas"), len(bench.addresses)),
         acks=str(condition.settings["acks"]), confluent_producers=1, in_flight=IN_FLIGHT, kafka_python_producers=0,

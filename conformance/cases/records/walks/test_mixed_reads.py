@@ -15,7 +15,7 @@ from highwater.conformance.cases.support.log_walks.reads import (
     list_offsets,
     read_everything,
 )
-from highwater.conformance.cases.support.log_walks.sessions import SESSIONS_SINCE, Session
+from highwater.conformance.cases.support.log_walks.sessions import SESSIONS_SINCE, SessionWalk
 from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Key, Walk
 from highwater.conformance.cases.support.log_walks.writes import Deletion, Write, delete, produce
 from highwater.conformance.clause import clause
@@ -140,7 +140,7 @@ def test_a_session_returns_each_change_once(cluster: Cluster, by_id: bool) -> No
     cluster.connect().version_of(FetchRequest, BY_ID_SINCE if by_id else SESSIONS_SINCE)
     walk = Walk(cluster, 5, {}, {})
     broker, keys = walk.led_by_one()
-    session = Session(walk, broker, by_id=by_id)
+    session = SessionWalk(walk, broker, by_id=by_id)
     session.begin([Read(key, 0) for key in keys[:-1]])
     for number in walk.steps(40):
         written = [key for key in walk.keys if walk.random.random() < 0.15]
@@ -157,7 +157,7 @@ def test_a_session_returns_each_change_once(cluster: Cluster, by_id: bool) -> No
     session.end()
 
 
-def session_changes(walk: Walk, session: Session, keys: list[Key]) -> tuple[list[Read], list[Key]]:
+def session_changes(walk: Walk, session: SessionWalk, keys: list[Key]) -> tuple[list[Read], list[Key]]:
     """Return partitions to name with another position, and others to forget; mostly none."""
     changed, forgotten = list[Read](), list[Key]()
     for key in (*keys, walk.unknown_keys[0]):

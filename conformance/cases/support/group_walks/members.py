@@ -18,7 +18,7 @@ from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.models.comparison import TEXT, compare, one_of
-from highwater.conformance.models.groups import COMPLETING, PREPARING, STABLE, ClassicModel, Client, ModelMember
+from highwater.conformance.models.groups import COMPLETING, PREPARING, STABLE, ClassicModel, GroupClient, ModelMember
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.groups import (
     DescribeGroupsRequest,
@@ -117,7 +117,7 @@ class ClassicWalk(GroupDriver):
 
     # -- requests that change nothing ------------------------------------------------------------------
 
-    def check_heartbeats(self, *clients: Client) -> None:
+    def check_heartbeats(self, *clients: GroupClient) -> None:
         """Compare the replies to heartbeats; clients with instance ids are left out of versions without them."""
         version = self.version(HeartbeatRequest)
         for client in clients:
@@ -126,7 +126,7 @@ class ClassicWalk(GroupDriver):
                 what = f"Heartbeat {version} of {client} in {self.model.state}"
                 compare(what, expected, self.broker.call(self.heartbeat_request(client), version), version)
 
-    def check_syncs(self, *clients: Client) -> None:
+    def check_syncs(self, *clients: GroupClient) -> None:
         """Compare the replies to SyncGroup with and without the protocol, except those that would wait."""
         version = self.version(SyncGroupRequest)
         model = self.model
@@ -147,7 +147,7 @@ class ClassicWalk(GroupDriver):
                 what = f"SyncGroup {version} of {client} for {protocol_type}, {protocol} in {model.state}"
                 compare(what, self.synced(client, error), self.broker.call(request, version), version)
 
-    def synced(self, client: Client, error: int = 0) -> SyncGroupResponse:
+    def synced(self, client: GroupClient, error: int = 0) -> SyncGroupResponse:
         if error:
             return SyncGroupResponse(error_code=error)
         return SyncGroupResponse(
@@ -155,7 +155,7 @@ class ClassicWalk(GroupDriver):
             assignment=self.model.members[client.member_id].assignment,
         )  # fmt: skip
 
-    def check_refused_joins(self, *refused: tuple[Client, str, Offers, int, int]) -> None:
+    def check_refused_joins(self, *refused: tuple[GroupClient, str, Offers, int, int]) -> None:
         """Compare the replies to JoinGroup with this protocol type, offers, session timeout and error."""
         for client, protocol_type, offers, session_ms, error in refused:
             version = self.version(JoinGroupRequest, INSTANCES_SINCE if client.instance else 0)
@@ -216,9 +216,9 @@ class WalkMember(Member):
         self.version = self.version_of(JoinGroupRequest)
 
     @property
-    def client(self) -> Client:
+    def client(self) -> GroupClient:
         """Return the member as it names itself in the current generation."""
-        return Client(self.member_id, self.walk.model.generation, self.instance)
+        return GroupClient(self.member_id, self.walk.model.generation, self.instance)
 
     def version_of(self, request: type[Any], at_least: int = 0) -> int:
         named = INSTANCES_SINCE if request is JoinGroupRequest and self.instance else 0

@@ -11,7 +11,7 @@ from highwater.conformance.client.broker import Broker
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.failures import Unsupported
 from highwater.conformance.models.comparison import compare
-from highwater.conformance.models.groups import DEAD, EMPTY, ClassicModel, Client
+from highwater.conformance.models.groups import DEAD, EMPTY, ClassicModel, GroupClient
 from highwater.conformance.models.offsets import (
     IDS_SINCE,
     MANY_GROUPS,
@@ -65,7 +65,7 @@ class OffsetWalk:
         found = self.broker.metadata(*names, version=self.broker.version_of(MetadataRequest, TOPIC_IDS_SINCE))
         return {str(topic.name): topic.topic_id for topic in found.topics}
 
-    def commit(self, model: ClassicModel, commits: Sequence[Commit], client: Client, version: int) -> None:
+    def commit(self, model: ClassicModel, commits: Sequence[Commit], client: GroupClient, version: int) -> None:
         """Commit, compare the reply, and compare what the group has stored."""
         request = OffsetCommitRequest(
             group_id=model.group, generation_id_or_member_epoch=client.generation, member_id=client.member_id,

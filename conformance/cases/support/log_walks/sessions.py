@@ -25,7 +25,7 @@ SESSIONS_SINCE: Final = 7
 NO_SESSION, FIRST_EPOCH, LAST_EPOCH = 0, 0, -1
 
 
-class Session:
+class SessionWalk:
     """A session with one broker; requests name topics by id if `by_id`."""
 
     def __init__(self, walk: Walk, broker: Broker, *, by_id: bool, isolation: int = READ_UNCOMMITTED) -> None:

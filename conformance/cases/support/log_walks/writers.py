@@ -38,7 +38,7 @@ class Addition:
     key: Key
 
 
-class Writer(ABC):
+class TransactionWriter(ABC):
     """A transactional producer; `added` are the partitions of its open transaction."""
 
     newer = False
@@ -140,7 +140,7 @@ class Writer(ABC):
         )  # fmt: skip
 
 
-class Classic(Writer):
+class Classic(TransactionWriter):
     """A producer that adds partitions with AddPartitionsToTxn.
 
     `verified`: the broker refuses batches to partitions that were not added (KIP-890).
@@ -206,7 +206,7 @@ class Classic(Writer):
         return keys
 
 
-class Newer(Writer):
+class Newer(TransactionWriter):
     """A producer whose Produce adds partitions (transaction.version 2)."""
 
     newer = True
