@@ -101,6 +101,7 @@ def _target(target: TargetReport) -> dict[str, Any]:
         "name": target.target,
         "version": target.version,
         "features": features_text(target),
+        "fingerprint": target.fingerprint,
         "counts": [(_kind(verdict), f"{count} {verdict}") for verdict, count in verdicts if count],
         "tally": tally(target),
         "seconds": seconds_text(target),

@@ -73,6 +73,12 @@ def test_the_page_shows_expected_and_actual_value_and_the_bytes() -> None:
         assert stamp in text
 
 
+def test_the_page_has_the_fingerprint_of_a_run_that_can_be_repeated() -> None:
+    repeatable = target("simulator:1", msgspec.structs.replace(passed("PRD-7"), fingerprint="ab"))
+    assert f"fingerprint {repeatable.fingerprint}:" in page(report(repeatable))
+    assert "fingerprint" not in page(report(target("a:1", passed("PRD-7"))))
+
+
 def test_the_page_shows_the_known_deviations_of_a_target() -> None:
     clause = clause_blocks(page(two()))["API-3"]
     assert "Known deviation of this target: the reply is laid out in the flexible form" in clause
