@@ -1,12 +1,14 @@
 """Text has a contrast of at least 4.5 with its background, in light and dark mode (WCAG 2.2, 1.4.3)."""
 
 import re
-from pathlib import Path
+from importlib.resources import files
 
 import pytest
 
-CSS = (Path(__file__).parents[2] / "templates" / "report.css").read_text()
-LIGHT, DARK = CSS.split("@media (prefers-color-scheme: dark)")[0], CSS.split("@media (prefers-color-scheme: dark)")[1]
+SHEETS = [files("highwater") / "templates" / "page.css", files("highwater.reports") / "templates" / "report.css"]
+LIGHT, DARK = map(
+    "".join, zip(*(sheet.read_text().split("@media (prefers-color-scheme: dark)") for sheet in SHEETS), strict=True)
+)
 TEXT_ON_GROUND = [
     *((text, ground) for text in ("ink", "soft", "link") for ground in ("paper", "card")),
     ("ok", "okbg"), ("bad", "badbg"), ("maybe", "maybebg"), ("ink", "focusbg"),
@@ -14,7 +16,7 @@ TEXT_ON_GROUND = [
 
 
 def colours(css: str) -> dict[str, str]:
-    return dict(re.findall(r"--(\w+):(#[0-9a-f]{6})", css.split("} }", maxsplit=1)[0] if css is DARK else css))
+    return dict(re.findall(r"--(\w+):(#[0-9a-f]{6})", css))
 
 
 def luminance(colour: str) -> float:
