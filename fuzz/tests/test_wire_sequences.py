@@ -114,7 +114,7 @@ def test_a_sequence_is_minimised_to_the_steps_it_needs(tmp_path: Path) -> None:
         finding = SequenceTriage(triage).confirm_sequence(f"offsets:{number}", result, 1)
         assert finding is not None
         remaining = result.steps - len(finding.without)
-        assert remaining == 1, "one commit is enough"
+        assert 1 <= remaining <= 2, "a commit is enough, or two, so that the same field of the same version differs"
         again = replay_finding(fuzz_target, read_finding(tmp_path / finding.id))
         assert again is not None
         assert "committed_offset: expected" in again.message
