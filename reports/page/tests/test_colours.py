@@ -1,11 +1,16 @@
 """Text has a contrast of at least 4.5 with its background, in light and dark mode (WCAG 2.2, 1.4.3)."""
 
 import re
-from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
-SHEETS = [files("highwater") / "templates" / "page.css", files("highwater.reports") / "templates" / "report.css"]
+from highwater import pages
+
+SHEETS = [
+    Path(pages.__file__).with_name("templates") / "page.css",
+    Path(__file__).parents[2] / "templates" / "report.css",
+]
 LIGHT, DARK = map(
     "".join, zip(*(sheet.read_text().split("@media (prefers-color-scheme: dark)") for sheet in SHEETS), strict=True)
 )
