@@ -65,7 +65,7 @@ def simulate(
         "acknowledged": sum(result.acked for result in found.results),
         "audited": sum(result.audited for result in found.results) if audit is not None else None,
         "seen": found.coverage(),
-        "programs": found.programs(),
+        "programs": found.programs() if settings.programs else None,
         "pairs": list(pair_lines(found.pairs(), ALL_KINDS)),
         "findings": findings,
     }
@@ -120,8 +120,9 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
         typer.echo("pairs of a fault, a kind of client and a request that met in a run:")
         for line in summary["pairs"]:
             typer.echo(fill(line, WIDTH, subsequent_indent=" " * 6))
-    if programs := summary.get("programs"):
-        typer.echo("programs: " + ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(programs.items())))
+    if (programs := summary.get("programs")) is not None:
+        ended = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(programs.items()))
+        typer.echo(f"programs: {ended or 'none ended'}")
     count = summary["audited"]
     audited = f"not audited ({install_hint('audit')})" if count is None else f"{count:,} operations audited"
     speed = f"{summary['events_per_second']:,} events/s, " if "events_per_second" in summary else ""

@@ -13,12 +13,15 @@ from highwater.fuzz.schedule import ROTTING_FILES, Fault, Schedule
 from highwater.fuzz.simulator import faults
 from highwater.fuzz.simulator.cluster import Load, Settings
 from highwater.fuzz.simulator.disk_faults import LOST, MISDIRECTED, REJECTED, rot_newest_segment
+from highwater.fuzz.simulator.invariants.derived_files import _batch_of
 from highwater.fuzz.simulator.search import SeedResult, run_seed
 from highwater.reference.drivers.simulation.disk import SimulatedDisk
 from highwater.reference.storage import checkpoints, recovery, segment
-from highwater.reference.storage.log import Log
+from highwater.reference.storage.log import Log, LogConfig
 from highwater.reference.storage.producer_state import ProducerStates
 from highwater.reference.storage.segment import Segment
+from highwater.reference.wire.log_entries import entry_crc_valid
+from highwater.reference.wire.records import batch_headers, build_batch
 
 LOAD = Load(idempotent=1, members=("range",) * 2, transactional=1, readers=1)
 NODES = ("leader(t,0)", "coordinator(g)")
@@ -295,3 +298,12 @@ def test_runs_of_the_ledger_that_were_wrong_once(seed: int, situation: str) -> N
     result = run_seed(seed, Settings(swarm=True, pace=30))
     assert result.violation is None
     assert situation in result.situations
+
+
+def test_a_batch_in_which_the_log_begins_is_read_whole() -> None:
+    log = Log(SimulatedDisk(), "t-0", LogConfig())
+    data = build_batch([(1_000 + number, None, b"v", ()) for number in range(3)])
+    log.append_as_leader(data, next(batch_headers(data))[1], 0)
+    log.advance_log_start(1)
+    (header,) = log.headers(log.log_start_offset)
+    assert entry_crc_valid(_batch_of(log, header), 0, header)

@@ -1,30 +1,49 @@
 """Programs of the suite with drawn choices: in a world of their own, and as clients of a simulated run with faults."""
 
+import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from highwater.commands.run_audit import audit_run
+from highwater.commands.simulate import _exit_code
 from highwater.conformance.cases import programs
 from highwater.conformance.cases.programs import PROGRAMS, run
 from highwater.conformance.client.broker import advertised_versions
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.connection import access_to
 from highwater.conformance.client.draws import Drawn
+from highwater.conformance.client.exchange import Event, ExchangeLog
 from highwater.conformance.expectations import expect, require
-from highwater.conformance.failures import Disturbed, NotApplicable, Required, TargetFailure, Unsupported
+from highwater.conformance.failures import NotApplicable, Unsupported
+from highwater.errors import ExitCode
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.fuzz.simulator.clients.programs import CALM, FAULTY
 from highwater.fuzz.simulator.cluster import Load, Settings
 from highwater.fuzz.simulator.search import run_seed
 from highwater.fuzz.virtual.target import SimulatorTarget
+from highwater.fuzz.wire.oracles import exchanges
+from highwater.fuzz.wire.oracles.exchanges import misread
+from highwater.fuzz.wire.oracles.responses import Failure, Oracle
+from highwater.fuzz.wire.sequences import turns
+from highwater.fuzz.wire.sequences.run import SequenceResult
 from highwater.reference.wire.errors import ErrorCode
+from highwater.reference.wire.framing import encode_request, encode_response
+from highwater.reference.wire.messages.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from highwater.reference.wire.registry import api_of
 
 ONE_PRODUCER = Load(producers=1)
 SCRIPTED = {
     "active-producers", "quotas", "topics", "extended-topics", "deleted-topics", "transaction-lists", "group-lists",
 }  # fmt: skip
 """Programs that always send the same."""
+METADATA_4 = b"\x00\x03\x00\x04"
 CALM_RUN = Schedule(seed=1, duration_ms=6_000, faults=())
 
 
@@ -61,19 +80,6 @@ def test_a_step_that_is_left_out_changes_no_other() -> None:
     assert len(every) > 1
     assert fewer == every[:1] + every[2:]
     assert whole.begun == part.begun == len(every)
-
-
-def test_an_error_after_which_a_client_tries_again_differs_from_others() -> None:
-    with pytest.raises(Disturbed):
-        expect("error code", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    with pytest.raises(Disturbed):
-        expect("error code and offset", (0, 1), (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1))
-    for what, actual in (("error code", ErrorCode.INVALID_REQUEST), ("number of partitions", 6)):
-        with pytest.raises(TargetFailure) as failure:
-            expect(what, 0, actual)
-        assert not isinstance(failure.value, Disturbed)
-    with pytest.raises(Required):
-        require("error code", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def outcomes(ended: Counter[tuple[str, str]]) -> Counter[str]:
@@ -117,6 +123,84 @@ def test_under_faults_only_what_is_required_counts(monkeypatch: pytest.MonkeyPat
     result = run_seed(1, Settings(load=ONE_PRODUCER, programs=1), schedule=cut)
     assert result.violation is not None  # `expect` counts once the fault is over, for as long as the cluster needs
     assert (result.violation.at_ms < 60_000) is (kind is require)
+
+
+def test_a_client_that_tidies_up_at_the_end_of_a_run_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    def wait(name: str, cluster: Cluster) -> None:
+        try:
+            cluster.clock.sleep(1e6)
+        finally:
+            try:
+                cluster.clock.sleep(1.0)
+            finally:
+                ended.append(name)
+
+    monkeypatch.setattr(programs, "run", wait)
+    run_seed(1, Settings(load=ONE_PRODUCER, programs=1), schedule=CALM_RUN)
+    assert len(ended) == 1
+
+
+@pytest.mark.parametrize("name", ["active-producers", "writes"])
+def test_a_reply_that_violates_an_oracle_counts_however_the_program_ends(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A program that is disturbed, and one that does not fit, after a reply with a negative throttle time."""
+
+    def end(_: str, cluster: Cluster) -> None:
+        with cluster.connect() as broker:
+            broker.call(MetadataRequest(topics=()), 4)
+        if name == "writes":
+            expect("error code", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise Unsupported("an API is missing")
+
+    def throttled(frame: bytes, answer: bytes) -> tuple[Failure | None, tuple[int, ...]]:
+        return Failure(Oracle.INVARIANT, "throttled for -1 ms") if frame[4:8] == METADATA_4 else None, ()
+
+    monkeypatch.setattr(programs, "run", end)
+    monkeypatch.setattr(exchanges, "judge", throttled)
+    violation = run_seed(1, Settings(load=ONE_PRODUCER, programs=1), schedule=CALM_RUN).violation
+    assert violation is not None
+    assert "throttled" in violation.message
+
+
+def test_replies_of_two_connections_with_equal_correlation_ids_are_distinguished() -> None:
+    """The reply to the Metadata comes first, although the ApiVersions of the other connection was sent before it."""
+    log = ExchangeLog(whole=True)
+    requests: list[tuple[Any, int]] = [(ApiVersionsRequest(), 0), (MetadataRequest(topics=()), 1)]
+    for request, version in requests:
+        log.add(Event("a:1", "<- request", encode_request(request, version, 7, "c")))
+    for (request, version), reply in zip(requests[::-1], (MetadataResponse(), ApiVersionsResponse()), strict=True):
+        log.add(Event("a:1", "-> reply", encode_response(reply, version, 7), api_of(type(request)), version))
+    assert misread(log) is None
+
+
+def test_a_sequence_that_never_fits_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    sequences = turns.SequenceTurns({}, random.Random(1))
+
+    def run(address: str, end: float) -> list[tuple[str, SequenceResult]]:
+        return [
+            ("quotas:1", SequenceResult(None, False, 0, "no quotas")),
+            ("writes:1", SequenceResult(None, False, 0, "no id" if len(seen) % 2 else "")),
+            *((name, SequenceResult(None, True, 1)) for name in ("members:1",)),
+        ]
+
+    seen: list[int] = []
+    monkeypatch.setattr(sequences._runner, "run", run)
+    for number in range(20):
+        seen.append(number)
+        sequences.run("")
+    assert sequences.unfit == {"quotas": "no quotas"}
+    assert "quotas" not in {sequences._next().partition(":")[0] for _ in range(2_000)}
+
+
+def test_a_run_without_a_finished_program_decides_nothing() -> None:
+    nothing: dict[str, Any] = {"findings": [], "seen": {}}
+    assert _exit_code({**nothing, "programs": {"disturbed": 9}}, None) == ExitCode.UNDECIDED
+    assert _exit_code({**nothing, "programs": {}}, None) == ExitCode.UNDECIDED
+    assert _exit_code({**nothing, "programs": {FAULTY: 1}}, None) == ExitCode.HELD
+    assert _exit_code({**nothing, "programs": None}, None) == ExitCode.HELD
 
 
 def test_a_program_that_is_open_at_the_end_of_a_run_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,7 @@ def simulate_command(
         ),
         (master and out is None, "--master without --out", "name a folder for the rows with --out"),
         (out is not None and trace is not None, "--out with --trace", "a sweep stores one row a seed, but no trace"),
+        (out is not None and programs, "--out with --programs", "a sweep stores no counts of programs"),
         (out is not None and given_schedule is not None, "--out with --schedule", "a sweep draws its own schedules"),
     )
     if trace is not None:
@@ -96,9 +97,10 @@ def _settings(schedule: "Schedule | None", truncation: str, guards_off: list[str
 
 
 def _exit_code(summary: "dict[str, Any]", schedule: "Schedule | None") -> int:
-    """Return UNDECIDED for a clean run whose faults of messages met no request: it shows nothing about them."""
+    """Return UNDECIDED for a clean run that shows nothing about the message faults or programs that it should have."""
     from highwater.errors import ExitCode
     from highwater.fuzz.schedule import MESSAGE
+    from highwater.fuzz.simulator.clients.programs import CALM, FAULTY
     from highwater.fuzz.simulator.faults import STRUCK
 
     if summary["findings"]:
@@ -108,6 +110,10 @@ def _exit_code(summary: "dict[str, Any]", schedule: "Schedule | None") -> int:
         return ExitCode.UNDECIDED
     if schedule is not None and STRUCK not in summary["seen"] and any(f.kind == MESSAGE for f in schedule.faults):
         typer.echo("Undecided: no request met the faults of messages.", err=True)
+        return ExitCode.UNDECIDED
+    programs = summary.get("programs")
+    if programs is not None and not programs.keys() & {CALM, FAULTY}:
+        typer.echo("Undecided: no program was carried out to its end.", err=True)
         return ExitCode.UNDECIDED
     return ExitCode.HELD
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from hypothesis import Phase
 
-from highwater import fuzz
+from highwater import conformance, fuzz
 from highwater.mutants.table import NamedMutant
 from highwater.power.generated import loaded
 from highwater.power.store import digest_of, read_killers
@@ -28,7 +28,7 @@ MACHINE: Final = "machine"
 SEED: Final = "seed"
 MACHINES_AFTER: Final = 10
 """Seeds that run before the machines."""
-RELOADED: Final = re.compile(r"highwater\.(reference|fuzz|reports|commands)(\..*)?")
+RELOADED: Final = re.compile(r"highwater\.(reference|conformance|fuzz|reports|commands)(\..*)?")
 SEEDS: Final = 1_000_000
 PROGRAMS: Final = 2
 """Clients of a run that run programs of the suite."""
@@ -48,7 +48,7 @@ class SimulatorJudge(Judge):
 
     @cached_property
     def _version(self) -> str:
-        return digest_of([Path(fuzz.__path__[0])])
+        return digest_of([Path(fuzz.__path__[0]), Path(conformance.__path__[0])])
 
     def plan(self, mutant: NamedMutant) -> Iterator[str]:
         """Yield the check that found the mutant when the score was recorded, then all others, seed after seed."""

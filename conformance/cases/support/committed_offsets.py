@@ -10,6 +10,7 @@ from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.requests import message
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
+from highwater.conformance.models.offsets import Commit
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 
@@ -68,14 +69,9 @@ def coordinated_offset(cluster: Cluster, group: str, topic: Topic) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class MixedCommit:
+class MixedCommit(Commit):
     """The commit of one partition, among others, and the error code with which it is answered."""
 
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int = -1
-    metadata: str | None = ""
     error: int = 0
 
     @property

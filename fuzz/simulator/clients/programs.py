@@ -34,7 +34,7 @@ SETTLED_MS: Final = 2_000
 PAUSE_S: Final = 0.1
 INVARIANT: Final = "AnswersFitModel"
 CALM, FAULTY = "finished in a calm cluster", "finished under faults"
-UNFIT, DISTURBED, BROKEN = "that do not fit", "disturbed", "broken"
+UNFIT, DISTURBED = "that do not fit", "disturbed"
 WasCalm = Callable[[int], bool]
 """Whether nothing has disturbed the cluster since a time in ms."""
 
@@ -102,28 +102,31 @@ class ProgramClient:
         """Run one program; return how it ended."""
         world = self._cluster.world
         began_ms = world.now_ms
-        cluster: Cluster | None = None
+        up = [a for b, a in self._target.addresses.items() if world.is_up(broker_peer(b))]
         try:
-            access = access_to(self._target)
-            first = next(a for b, a in self._target.addresses.items() if world.is_up(broker_peer(b)))
-            cluster = Cluster(
-                self._target, advertised_versions(first, access=access), whole_log=True, prefix=seed.replace(":", "-"),
-                draws=Drawn(seed), keep=True,
-            )  # fmt: skip
-            programs.run(name, cluster)
-            found = ""
-        except (Unsupported, NotApplicable):
-            return UNFIT
-        except (Disturbed, StopIteration, OSError):
+            versions = advertised_versions(up[0], access=access_to(self._target)) if up else None
+        except TargetFailure:
+            versions = None
+        if versions is None:
             return DISTURBED
-        except Required as failure:
-            self._violated(INVARIANT, f"{seed}: {failure}")
-            return BROKEN
-        except (TargetFailure, AssertionError, LookupError, TypeError, ValueError) as failure:
-            found = f"{failure}" if isinstance(failure, TargetFailure) else repr(failure)
-        if (strange := misread(cluster.log) if cluster else None) is not None:
+        cluster = Cluster(
+            self._target, versions, whole_log=True, prefix=seed.replace(":", "-"), draws=Drawn(seed), keep=True
+        )
+        failure = _failure(name, cluster)
+        if (strange := misread(cluster.log)) is not None:
             self._violated(INVARIANT, f"{seed}: {strange.failure.message}")
+        if isinstance(failure, Unsupported | NotApplicable):
+            return UNFIT
         is_calm = self._was_calm(began_ms - SETTLED_MS * self._cluster.settings.pace)
-        if found and is_calm:
-            self._violated(INVARIANT, f"{seed}: {found}")
-        return DISTURBED if found else CALM if is_calm else FAULTY
+        if isinstance(failure, Required) or (failure and is_calm and not isinstance(failure, Disturbed)):
+            self._violated(INVARIANT, f"{seed}: {failure if isinstance(failure, TargetFailure) else repr(failure)}")
+        return DISTURBED if failure else CALM if is_calm else FAULTY
+
+
+def _failure(name: str, cluster: Cluster) -> Exception | None:
+    """Run a program; return what ended it early, also what no program foresaw."""
+    try:
+        programs.run(name, cluster)
+    except (Unsupported, NotApplicable, AssertionError, LookupError, TypeError, ValueError) as failure:
+        return failure
+    return None

@@ -37,6 +37,8 @@ class Baton:
 
     def wait(self, end_ms: int) -> bool:
         """Called by the client: wait until woken or until a time; return False once that is reached."""
+        if self._is_over:  # it tidies up where it was ended
+            raise Ended
         turn = self._turn
         self._world.at(max(end_ms, self._world.now_ms), self._continue, turn)
         self._back.release()
