@@ -33,7 +33,17 @@ from highwater.conformance.failures import TargetFailure
 from highwater.conformance.running.judging import AcquireTarget, TargetGone, judge
 from highwater.conformance.running.selection import case_of, check_era, needs_exclusive_target, select_cases
 from highwater.conformance.running.sharing import SharedTarget, TargetServer
-from highwater.conformance.running.verdicts import BROKEN, NOT_TESTABLE, UNDECIDED, CaseResult, CaseVerdict, verdict_of
+from highwater.conformance.running.verdicts import (
+    BROKEN,
+    NOT_TESTABLE,
+    UNDECIDED,
+    CaseResult,
+    CaseVerdict,
+    Expectation,
+    all_expectations,
+    expected_by,
+    verdict_of,
+)
 from highwater.conformance.running.workers import Ended, Workers, WorkerTask
 from highwater.conformance.targets import KNOWN, count_clusters, launch_target
 from highwater.conformance.targets.base import PROMPT, REPEATABLE, RepeatableTarget, Target
@@ -61,6 +71,7 @@ ADVERTISED_VERSIONS: Final = pytest.StashKey[AdvertisedVersions]()
 RESULT: Final = pytest.StashKey[CaseResult]()
 CLUSTER: Final = pytest.StashKey[Cluster]()
 FINGERPRINT: Final = pytest.StashKey[str]()
+EXPECTED: Final = pytest.StashKey[list[Expectation]]()
 WAIT_LIMIT: Final = pytest.StashKey[WaitLimit]()
 
 
@@ -74,6 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--hw-exclude", action="append", default=[], help="not this clause or case; repeatable")
     group.addoption("--hw-since", default="", help="only clauses that first applied to this Kafka version or later")
     group.addoption("--hw-until", default="", help="only clauses that first applied to this Kafka version or earlier")
+    group.addoption("--hw-expect", help="a file of known deviations, which are not run again alone")
     group.addoption("--hw-level", choices=("must", "should", "may"), default="may", help="this level and above")
     group.addoption("--hw-kafka-version", default="", help="Kafka version whose rules the target follows, e.g. 2.8")
     group.addoption("--hw-timeout", type=float, default=5.0, help="seconds to wait for a reply")
@@ -123,6 +135,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return True
     if not config.getoption("hw_target"):
         return None
+    expect = config.getoption("hw_expect")
+    try:
+        config.stash[EXPECTED] = all_expectations(config.getoption("hw_target"), Path(expect) if expect else None)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from error
     jobs = min(config.getoption("hw_jobs"), len(session.items))
     if jobs > 1 and not session.testsfailed:
         _run_side_by_side(session, jobs)
@@ -428,6 +445,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             run,
             exclusive=needs_exclusive_target(item),
             repeat=config.getoption("hw_repeat"),
+            is_known=lambda result: expected_by(result, config.stash[EXPECTED]) is not None,
         )
     except TargetGone as gone:
         result, item.session.shouldstop = gone.result, str(gone)

@@ -19,9 +19,8 @@ from highwater.conformance.running.choice import Choice
 from highwater.conformance.running.verdicts import (
     CaseResult,
     CaseVerdict,
+    all_expectations,
     count_verdicts,
-    known_expectations,
-    read_expectations,
 )
 from highwater.errors import UsageError
 from highwater.processes import python_command
@@ -86,6 +85,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found += [f"--hw-since={self.since}"] if self.since else []
         found += [f"--hw-until={self.until}"] if self.until else []
         found += [f"--hw-kafka-version={self.kafka_version}"] if self.kafka_version else []
+        found += [f"--hw-expect={self.expect.absolute()}"] if self.expect else []
         found += ["--hw-dry-run"] if self.dry_run else []
         found += ["--hw-keep"] if self.keep else []
         found += ["--hw-values"] if self.values else []
@@ -131,10 +131,7 @@ def run_suite(
     options = options or Options()
     check_patterns(options.clauses, "clauses")
     check_patterns(options.excluded, "excluded")
-    expected = {name: known_expectations(name) for name in targets}
-    if options.expect is not None:
-        added = read_expectations(options.expect)
-        expected = {name: [*added, *known] for name, known in expected.items()}
+    expected = {name: all_expectations(name, options.expect) for name in targets}
     report_object: dict[str, Any] = {"targets": [], "run": msgspec.to_builtins(stamp_now(options))}
     for name in targets:
         try:

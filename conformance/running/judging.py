@@ -42,10 +42,12 @@ def judge(
     *,
     exclusive: bool = False,
     repeat: int = 1,
+    is_known: Callable[[CaseResult], bool] = lambda result: False,
 ) -> RunOutcome[T]:
     """Run a case `repeat` times, after a failure once more with exclusive use of the target.
 
-    On a repeatable target one failure decides, and no case disturbs another one.
+    One failure decides on a repeatable target, where no case disturbs another one, and where `is_known` says that it
+    was expected: to run several hundred known failures alone would take most of the time.
 
     Differing verdicts give `flaky`. A case that kills the target during its exclusive run fails. If the target died
     before that run, another case may have killed it, so the second run alone decides. Raises TargetGone.
@@ -53,6 +55,8 @@ def judge(
     with acquire(exclusive=exclusive) as revivals:
         first_run = run()
     if first_run[0].verdict in BROKEN and REPEATABLE not in target.capabilities:
+        if is_known(first_run[0]) and not find_dead_broker(target):
+            return first_run
         return _judge_again(target, acquire, run, first_run, revivals)
     for _ in range(repeat - 1):
         with acquire(exclusive=exclusive):

@@ -133,6 +133,11 @@ def known_expectations(target: str, folder: Path = EXPECTATIONS) -> list[Expecta
     ]
 
 
+def all_expectations(target: str, added: Path | None) -> list[Expectation]:
+    """Return what is known of a target after what a file of the user adds; raises UsageError as `read_expectations`."""
+    return [*(read_expectations(added) if added else []), *known_expectations(target)]
+
+
 def expected_by(result: CaseResult, expectations: Sequence[Expectation]) -> Expectation | None:
     return next((e for e in expectations if e.excuses(result)), None)
 

@@ -66,6 +66,18 @@ def test_verdicts_that_differ_are_flaky(
     assert runs.count == len(verdicts)
 
 
+def test_a_known_failure_is_not_run_again(reference: ReferenceTarget) -> None:
+    runs = Runs(reference, FAIL)
+    assert judge(reference, together, runs, is_known=lambda result: result.case == "FRM-1")[0].verdict is FAIL
+    assert runs.count == 1
+
+
+def test_a_known_failure_is_run_again_if_the_target_died_meanwhile(reference: ReferenceTarget) -> None:
+    runs = Runs(reference, FAIL, PASS, deaths=(1,))
+    assert judge(reference, together, runs, is_known=lambda result: True)[0].verdict is PASS
+    assert runs.count == 2
+
+
 def test_a_case_that_kills_the_target_alone_fails_and_the_target_is_restarted(reference: ReferenceTarget) -> None:
     found, _ = judge(reference, together, Runs(reference, FAIL, FAIL, deaths=(1, 2)))
     assert found.verdict is FAIL
