@@ -1,4 +1,4 @@
-"""Observers of SyncGroup, ConsumerGroupHeartbeat, OffsetCommit, OffsetFetch and DeleteGroups."""
+"""Observers of SyncGroup, ConsumerGroupHeartbeat, OffsetCommit, OffsetFetch, OffsetDelete and DeleteGroups."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def _named(link: Link, offsets: dict[tuple[str | bytes, int], int]) -> dict[str,
     named = {}
     for (name, number), offset in offsets.items():
         topic = link.cluster.topic(name, b"") if isinstance(name, str) else link.cluster.topic("", name)
-        if topic is not None:
+        if topic is not None and number >= 0:
             named[key_of(topic, number)] = max(offset, -1)
     return named
 
@@ -124,7 +124,10 @@ def committed(link: Link, request: Any) -> Finish | None:
                 link.cluster.recording.complete(operation, "info", group=group)
                 continue
             offsets = {
-                (getattr(topic, "name", "") or topic.topic_id, part.partition_index): part.committed_offset
+                (
+                    getattr(topic, "name", "") or getattr(topic, "topic_id", ""),
+                    part.partition_index,
+                ): part.committed_offset
                 for topic in answer.topics
                 for part in topic.partitions
                 if not part.error_code
@@ -148,3 +151,25 @@ def delete_groups(link: Link, request: Any) -> Finish | None:
             link.cluster.recording.complete(operation, kind, group=group)
 
     return finish if opened else None
+
+
+def delete_offsets(link: Link, request: Any) -> Finish | None:
+    """Record an OffsetDelete; what a partition's error leaves in place is not deleted."""
+    if not link.cluster.wants(request.group_id):
+        return None
+    requested = [key_of(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    if not requested:  # an empty list would be the whole group
+        return None
+    operation = link.cluster.recording.invoke("delete_offsets", group=request.group_id, value=requested)
+
+    def interpret(reply: Any) -> tuple[str, dict[str, Any]]:
+        deleted = [
+            key_of(topic.name, part.partition_index)
+            for topic in reply.topics
+            for part in topic.partitions
+            if not part.error_code
+        ]
+        kind = outcome_of([reply.error_code], GROUP_REFUSED) if deleted or reply.error_code else "fail"
+        return kind, {"group": request.group_id, "value": deleted or requested}
+
+    return simple(link, operation, interpret)

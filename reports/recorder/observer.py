@@ -29,6 +29,7 @@ class Observer:
             "ConsumerGroupHeartbeat": groups.heartbeat,
             "OffsetCommit": groups.commit,
             "OffsetFetch": groups.committed,
+            "OffsetDelete": groups.delete_offsets,
             "DeleteGroups": groups.delete_groups,
             "CreateTopics": topics.create,
             "DeleteTopics": topics.delete,

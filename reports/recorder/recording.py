@@ -13,12 +13,20 @@ from highwater.spec.formats.history import NEMESIS, Config, Event, header, trail
 HEADER_BYTES: Final = 1024  # the header is padded to this size so that it can grow
 
 
+SIGNED: Final = frozenset({"sequence", "timestamp_ms"})
+"""Fields in which any number has a meaning; in the others Kafka has none for a number below -1."""
+
+
 @dataclass(slots=True)
 class Operation:
     """An open operation and its process, which has no other open operation."""
 
     process: int
     f: str
+
+
+IMPOSSIBLE: Final = Operation(-1, "")
+"""An operation on a partition below 0, which is not recorded: no broker has it."""
 
 
 class Recording:
@@ -49,6 +57,8 @@ class Recording:
             self._on_disk(lambda: self._sink.seek(0, 2))
 
     def invoke(self, f: str, **fields: Any) -> Operation:
+        if fields.get("partition", 0) < 0:
+            return IMPOSSIBLE
         if self._idle:
             process = self._idle.pop()
         else:
@@ -58,6 +68,8 @@ class Recording:
         return Operation(process, f)
 
     def complete(self, operation: Operation, kind: str, **fields: Any) -> None:
+        if operation is IMPOSSIBLE:
+            return
         self._append(operation.process, kind, operation.f, fields)
         self._idle.append(operation.process)
 
@@ -76,7 +88,8 @@ class Recording:
 
     def _append(self, process: int | str, kind: str, f: str, fields: dict[str, Any]) -> None:
         elapsed = self._clock_ns() - self._started_ns
-        event = Event(index=self._next_index, time_ns=elapsed, process=process, type=kind, f=f, **fields)  # type: ignore[arg-type]
+        known = {name: value for name, value in fields.items() if name in SIGNED or not _is_meaningless(value)}
+        event = Event(index=self._next_index, time_ns=elapsed, process=process, type=kind, f=f, **known)  # type: ignore[arg-type]
         self._next_index += 1
         self._write(self._encode(event) + b"\n")
 
@@ -98,3 +111,7 @@ class Recording:
             where = str(getattr(self._sink, "name", "the history"))
             hint = "free disk space or write elsewhere"
             raise UsageError(f"cannot write ({error.strerror})", where=where, hint=hint) from error
+
+
+def _is_meaningless(value: Any) -> bool:
+    return isinstance(value, int) and value < -1

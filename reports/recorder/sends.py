@@ -12,7 +12,10 @@ ACKS: Final = {0: "0", 1: "1", -1: "all"}
 WEAKER: Final = {None: 3, "all": 2, "1": 1, "0": 0}
 OPEN_SENDS: Final = 1_000_000  # sends without a final answer; the oldest are dropped beyond this
 DUPLICATE_SEQUENCE: Final = 46
-Identity = tuple[str, int, str]  # topic, partition, value
+Place = tuple[int, int, int]
+"""Producer id, epoch and sequence."""
+Identity = tuple[str, int, str, Place | None]
+"""Topic, partition, value, and the place among the records of an idempotent producer."""
 
 
 @dataclass(slots=True)
@@ -25,12 +28,16 @@ class Batch:
 
 
 class Sends:
-    """Sends without a final outcome, by identity."""
+    """Sends without a final outcome, by identity, and the acknowledged ones of idempotent producers.
+
+    A batch that is sent again after its acknowledgement is no new send: the broker answers from the producer's state.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._open: dict[Identity, Operation] = {}
         self._attempts: dict[Identity, int] = {}
+        self._acknowledged: dict[tuple[str, int, Place], None] = {}
 
     def request(self, link: Link, request: Any) -> Finish:
         cluster, sent = link.cluster, dict[tuple[bytes | str, int], Batch]()
@@ -63,10 +70,14 @@ class Sends:
                     )
                 for record in records:
                     value = value_of(header, record)
+                    place: Place | None = None
                     if header.producer_id >= 0:
                         fields["sequence"] = sequence_of(header, record)
-                    known = value if value is not None else f"null {key_text(record.key)} {fields.get('sequence')}"
-                    identity = (batch.topic, batch.partition, known)
+                        place = (header.producer_id, header.producer_epoch, fields["sequence"])
+                        if (batch.topic, batch.partition, place) in self._acknowledged:
+                            continue
+                    known = f"null {key_text(record.key)}" if value is None else value
+                    identity = (batch.topic, batch.partition, known, place)
                     batch.sends.append((identity, record.offset - header.base_offset))
                     self._attempts[identity] = self._attempts.get(identity, 0) + 1
                     if identity not in self._open:
@@ -76,6 +87,8 @@ class Sends:
                         )  # fmt: skip
         except Undecoded as error:
             recording.unrecorded(f"Produce to {batch.topic}-{batch.partition}: {error}")
+        while len(self._acknowledged) > OPEN_SENDS:
+            del self._acknowledged[next(iter(self._acknowledged))]
         while len(self._open) > OPEN_SENDS:  # drop the oldest; their outcome stays unknown
             oldest = next(iter(self._open))
             del self._open[oldest], self._attempts[oldest]
@@ -104,5 +117,7 @@ class Sends:
         operation = self._open.pop(identity, None)
         self._attempts.pop(identity, None)
         if operation is not None:
-            topic, partition, _ = identity
+            topic, partition, _, place = identity
+            if kind == "ok" and place is not None:
+                self._acknowledged[topic, partition, place] = None
             link.cluster.recording.complete(operation, kind, topic=topic, partition=partition, **fields)

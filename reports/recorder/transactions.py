@@ -6,17 +6,21 @@ from highwater.reports.recorder.exchanges import GROUP_REFUSED, Finish, Link, ke
 
 
 class Transactions:
-    """The open transaction of each producer id; the first request in a transaction begins it."""
+    """The open transactions of each producer id by epoch; the first request in a transaction begins it.
+
+    A fenced instance may still send requests: they are not about the transaction of its successor.
+    """
 
     def __init__(self) -> None:
-        self._open: dict[int, str] = {}
+        self._open: dict[int, dict[int, str]] = {}
         self._begun = 0
 
     def current(self, link: Link, producer_id: int, epoch: int, transactional_id: str | None) -> str:
-        txn = self._open.get(producer_id)
+        opened = self._open.setdefault(producer_id, {})
+        txn = opened.get(epoch)
         if txn is None:
             self._begun += 1
-            txn = self._open[producer_id] = f"{transactional_id or producer_id} {self._begun}"
+            txn = opened[epoch] = f"{transactional_id or producer_id} {self._begun}"
             link.cluster.recording.append_info(
                 "begin_txn", txn=txn, producer_id=producer_id, producer_epoch=epoch, value=transactional_id
             )
@@ -50,9 +54,10 @@ class Transactions:
             return None
         txn = self.current(link, request.producer_id, request.producer_epoch, request.transactional_id)
         value = {
-            key_of(topic.name, part.partition_index): part.committed_offset
+            key_of(topic.name, part.partition_index): max(part.committed_offset, -1)
             for topic in request.topics
             for part in topic.partitions
+            if part.partition_index >= 0
         }
         operation = link.cluster.recording.invoke(
             "send_offsets", txn=txn, group=request.group_id, value=value,
@@ -69,7 +74,8 @@ class Transactions:
 
     def end(self, link: Link, request: Any) -> Finish | None:
         """Record EndTxn; only success is certain, because the client may retry after an error."""
-        txn = self._open.get(request.producer_id)
+        opened = self._open.get(request.producer_id, {})
+        txn = opened.get(request.producer_epoch)
         if txn is None:
             return None
         operation = link.cluster.recording.invoke(
@@ -79,7 +85,7 @@ class Transactions:
 
         def interpret(reply: Any) -> tuple[str, dict[str, Any]]:
             if not reply.error_code:
-                self._open.pop(request.producer_id, None)
+                opened.pop(request.producer_epoch, None)
                 return "ok", {"txn": txn}
             return "info", {"txn": txn, "error": f"error {reply.error_code}"}
 

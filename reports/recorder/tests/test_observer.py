@@ -16,6 +16,16 @@ from highwater.reference.wire.messages.committed_offsets import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
 )
 from highwater.reference.wire.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
@@ -47,7 +57,12 @@ from highwater.reference.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from highwater.reference.wire.messages.transactions import EndTxnRequest, EndTxnResponse
+from highwater.reference.wire.messages.transactions import (
+    EndTxnRequest,
+    EndTxnResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 from highwater.reference.wire.records import build_batch, stamp
 from highwater.reports.audit import audit
 from highwater.reports.importers.native import read
@@ -112,6 +127,64 @@ def test_a_retry_is_the_same_send_until_it_is_answered() -> None:
     assert traffic.field_values("type", "value", "offset") == [
         ("invoke", "a [7/0/0]", None), ("ok", None, 5), ("invoke", "a [7/0/1]", None), ("ok", None, 6),
     ]  # fmt: skip
+
+
+def test_an_acknowledged_batch_that_is_sent_again_is_no_new_send() -> None:
+    traffic = RecordedTraffic()
+    for value in (b"a", b"a", b"other, in the same place"):
+        traffic.produce(value, error=0, offset=5)
+    assert traffic.field_values("type", "value") == [("invoke", "a [7/0/0]"), ("ok", None)]
+
+
+def test_another_record_in_the_place_of_one_without_an_answer_is_another_send() -> None:
+    traffic = RecordedTraffic()
+    traffic.produce(b"a", error=None)
+    traffic.produce(b"b", error=0, offset=5)
+    assert traffic.field_values("type", "value", "offset") == [
+        ("invoke", "a [7/0/0]", None), ("invoke", "b [7/0/0]", None), ("ok", None, 5),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("position", "partition", "expected"), [(-7, 0, [None]), (3, -7, []), (-1, 0, [-1])])
+def test_numbers_that_mean_nothing_are_left_out_and_so_are_partitions_that_cannot_exist(
+    position: int, partition: int, expected: list[int | None]
+) -> None:
+    traffic = RecordedTraffic()
+    traffic.ask(fetch_of((partition, position)), None)
+    assert [event.get("position") for event in traffic.events() if event["type"] == "invoke"] == expected
+
+
+def test_the_transaction_of_a_fenced_instance_is_not_that_of_the_next_one() -> None:
+    traffic = RecordedTraffic()
+    for epoch in (0, 2):
+        offsets = TxnOffsetCommitRequest(transactional_id="x", group_id="g", producer_id=7, producer_epoch=epoch)
+        traffic.ask(offsets, TxnOffsetCommitResponse())
+    traffic.ask(EndTxnRequest(transactional_id="x", producer_id=7, producer_epoch=2, committed=True), EndTxnResponse())
+    ended = [event["txn"] for event in traffic.events() if event["f"] == "end_txn"]
+    begun = [(event["txn"], event.get("producer_epoch")) for event in traffic.events() if event["f"] == "begin_txn"]
+    assert begun == [("x 1", 0), ("x 2", 2)]
+    assert ended == ["x 2", "x 2"]
+
+
+def test_deleted_offsets_are_those_that_the_coordinator_deleted() -> None:
+    traffic = RecordedTraffic()
+    parts = tuple(OffsetDeleteRequestPartition(partition_index=number) for number in (0, 1))
+    request = OffsetDeleteRequest(group_id="g", topics=(OffsetDeleteRequestTopic(name="t", partitions=parts),))
+    for codes in ((0, 86), (86, 86)):
+        answers = tuple(
+            OffsetDeleteResponsePartition(partition_index=number, error_code=code) for number, code in enumerate(codes)
+        )
+        traffic.ask(request, OffsetDeleteResponse(topics=(OffsetDeleteResponseTopic(name="t", partitions=answers),)))
+    ends = [(event["type"], event["value"]) for event in traffic.events() if event["type"] != "invoke"]
+    assert ends == [("ok", ["t-0"]), ("fail", ["t-0", "t-1"])]
+    assert traffic.observer.request(traffic.link, "OffsetDelete", OffsetDeleteRequest(group_id="g")) is None
+
+
+def test_committed_offsets_of_a_topic_without_a_name_are_left_out() -> None:
+    traffic = RecordedTraffic()
+    nameless = OffsetFetchResponseTopic(name="", partitions=(OffsetFetchResponsePartition(partition_index=0),))
+    traffic.ask(OffsetFetchRequest(group_id="g"), OffsetFetchResponse(topics=(nameless,)))
+    assert traffic.field_values("type", "value")[1:] == [("ok", {})]
 
 
 def test_a_batch_that_the_broker_knew_already_is_acknowledged_at_an_unknown_place() -> None:
