@@ -79,6 +79,9 @@ def conform_command(
         bool, typer.Option("--long", help="Also run cases that send tens of thousands of requests.")
     ] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each case; differing verdicts give `flaky`.")] = 1,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Also audit what the client of each case saw; always done in virtual time.")
+    ] = False,
     command_config: Annotated[
         Path | None, typer.Option(help="Client properties for TLS and SASL, as for Apache Kafka's tools.")
     ] = None,
@@ -134,7 +137,7 @@ def conform_command(
         areas=_areas(area or [], feature or []), clauses=clause or [], excluded=exclude or [], since=since, until=until,
         expect=expect, level=level, kafka_version=kafka_version,
         dry_run=dry_run, timeout_s=timeout, keep=keep, jobs=jobs, clusters=clusters, no_slow=no_slow, long=long,
-        repeat=repeat, command_config=command_config, guards_off=guard_off or [],
+        repeat=repeat, audit=audit, command_config=command_config, guards_off=guard_off or [],
     )  # fmt: skip
     check_patterns(options.clauses, "--clause")
     check_patterns(options.excluded, "--exclude")

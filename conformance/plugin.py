@@ -11,6 +11,7 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -62,6 +63,8 @@ REPORTER: Final = "highwater-reporter"
 EXCHANGES_SHOWN: Final = 8
 CASES_FOR_A_CLUSTER: Final = 8
 """Cases that need a cluster alone, for each further cluster: to start one takes as long as some of them."""
+AUDIT: Final = "highwater.reports.recorder.exchanged"
+"""Of the layer above, and therefore imported when it is used."""
 POLLING_LIMIT_S: Final = 4.0
 POLLING_LIMIT_AFTER_FAILURE_S: Final = 1.0
 
@@ -71,7 +74,7 @@ ADVERTISED_VERSIONS: Final = pytest.StashKey[AdvertisedVersions]()
 RESULT: Final = pytest.StashKey[CaseResult]()
 CLUSTER: Final = pytest.StashKey[Cluster]()
 FINGERPRINT: Final = pytest.StashKey[str]()
-EXPECTED: Final = pytest.StashKey[list[Expectation]]()
+EXPECTED: Final = pytest.StashKey[Sequence[Expectation]]()
 WAIT_LIMIT: Final = pytest.StashKey[WaitLimit]()
 
 
@@ -95,6 +98,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--hw-clusters", type=int, default=0, help="clusters to launch; 0: as many as fit the target")
     group.addoption("--hw-repeat", type=int, default=1, help="runs of each case; differing verdicts give flaky")
     group.addoption("--hw-keep", action="store_true", help="do not delete the topics and groups of the cases")
+    group.addoption("--hw-audit", action="store_true", help="audit what the client of each case saw")
     group.addoption("--hw-values", action="store_true", help="report the values of all replies")
     group.addoption("--hw-dry-run", action="store_true", help="report the cases without running them")
     group.addoption(
@@ -317,25 +321,29 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         pytest.skip("no target: give --hw-target" if not config.getoption("hw_target") else "the target is closed")
     target = config.stash[TARGET]
     check_era(config.getoption("hw_kafka_version") or target.era, request.node.iter_markers())
+    audits = config.getoption("hw_audit")
     repeatable = cast("RepeatableTarget", target) if REPEATABLE in target.capabilities else None
     if repeatable:
         marker = request.node.get_closest_marker("settings")
         repeatable.begin_case(case_of(request.node)[0], marker.kwargs if marker else {})
     cluster = Cluster(
         target, config.stash[ADVERTISED_VERSIONS], timeout_s=config.getoption("hw_timeout"),
-        keep=config.getoption("hw_keep"), whole_log=config.getoption("hw_values"),
+        keep=config.getoption("hw_keep"), whole_log=audits or config.getoption("hw_values"),
         wait_limit=config.stash.get(WAIT_LIMIT, None) or _wait_limit(target, request.node),
         prefix=f"{crc32(request.node.nodeid.encode()):08x}" if repeatable else "",
     )  # fmt: skip
     request.node.stash[CLUSTER] = cluster
     yield cluster
+    broken = ""
     if repeatable:
-        end = repeatable.end_case()
-        request.node.stash[FINGERPRINT] = end.fingerprint
-        if end.broken:
-            raise TargetFailure(end.broken)
+        request.node.stash[FINGERPRINT], broken = repeatable.end_case()
     else:
         cluster.close()
+    result = request.node.stash.get(RESULT, None)
+    if audits and not broken and result is not None and result.verdict is CaseVerdict.PASS:
+        broken = import_module(AUDIT).finding_of(cluster.log)
+    if broken:
+        raise TargetFailure(broken)
 
 
 def _wait_limit(target: Target, item: pytest.Item) -> WaitLimit:

@@ -61,6 +61,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     command_config: Path | None = None
     guards_off: Sequence[str] = ()
     values: bool = False
+    audit: bool = False
 
     def __post_init__(self) -> None:
         """Raise UsageError for a version that is none: each case would raise it again."""
@@ -89,6 +90,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         found += ["--hw-dry-run"] if self.dry_run else []
         found += ["--hw-keep"] if self.keep else []
         found += ["--hw-values"] if self.values else []
+        found += ["--hw-audit"] if self.audit else []
         found += ["--hw-no-slow"] if self.no_slow else []
         found += ["--hw-long"] if self.long else []
         found += [f"--hw-repeat={self.repeat}"] if self.repeat > 1 else []
@@ -124,7 +126,7 @@ def run_suite(
     Raises UsageError for an unknown target or clause, or if the only target cannot be reached; one of several that
     cannot be reached gets an error as its result. Raises Interrupted on Ctrl-C.
     """
-    from highwater.conformance.targets import check_reachable, check_target
+    from highwater.conformance.targets import check_reachable, check_target, runs_in_virtual_time
 
     for name in targets:
         check_target(name)
@@ -137,7 +139,8 @@ def run_suite(
         try:
             if not options.dry_run:
                 check_reachable(name)
-            entry, is_complete = _run_target(name, options, on_progress)
+            audited = msgspec.structs.replace(options, audit=options.audit or runs_in_virtual_time(name))
+            entry, is_complete = _run_target(name, audited, on_progress)
         except UsageError as error:
             if len(targets) == 1:
                 raise

@@ -11,7 +11,7 @@ from highwater.conformance.client.broker import LATEST, AdvertisedVersions, Brok
 from highwater.conformance.client.connection import Access, WaitLimit, access_to
 from highwater.conformance.client.described import described_settings
 from highwater.conformance.client.draws import CONSTANT, Draws
-from highwater.conformance.client.exchange import ExchangeLog
+from highwater.conformance.client.exchange import LOST_TAIL, ExchangeLog
 from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import NoReply, TargetFailure, Unsupported
 from highwater.conformance.targets.base import CLOCKS, LINKS, LOST_TAILS, FaultTarget, Target
@@ -122,10 +122,12 @@ class Cluster:
         return described_settings(node, address, self.access).get(name)
 
     def stop(self, node: int) -> None:
+        self.log.add_fault("stop", node)
         self._stopped_nodes.add(node)
         self.target.stop_node(node)
 
     def kill(self, node: int) -> None:
+        self.log.add_fault("kill", node)
         self._stopped_nodes.add(node)
         self.target.kill_node(node)
         self._paused_nodes.discard(node)
@@ -143,6 +145,7 @@ class Cluster:
         return False
 
     def pause(self, node: int) -> None:
+        self.log.add_fault("pause", node)
         self._paused_nodes.add(node)
         self.target.pause_node(node)
 
@@ -159,6 +162,7 @@ class Cluster:
     def cut_links(self, node: int, *others: int) -> None:
         """Cut the links between a broker and these ones, by default all others."""
         faults, self._links_are_faulty = self._faults(LINKS), True
+        self.log.add_fault("cut", node)
         faults.cut_links(node, others or [each for each in self.target.addresses if each != node])
 
     def slow_links(self, node: int, *others: int, delay_ms: int) -> None:
@@ -170,6 +174,7 @@ class Cluster:
 
     def kill_losing_tail(self, node: int) -> None:
         faults = self._faults(LOST_TAILS)
+        self.log.add_fault(LOST_TAIL, node)
         self._stopped_nodes.add(node)
         faults.kill_losing_tail(node)
 

@@ -72,7 +72,7 @@ class Connection(client.Connection):
         wait_limit: WaitLimit | None = None, access: Access = OPEN,
     ) -> None:  # fmt: skip
         self.log, self._wait_limit = log or ExchangeLog(), wait_limit or WaitLimit()
-        self._latest = b""
+        self._latest, self._number = b"", next(self.log.connections)
         self._is_open = False  # frames of the TLS and SASL login are not logged
         try:
             super().__init__(address, timeout_s=timeout_s, access=access, client_id=CLIENT_ID, max_frame=MAX_REPLY)
@@ -82,10 +82,13 @@ class Connection(client.Connection):
             raise Disconnected(f"{address} accepts no connection: {error}") from error
         self._is_open = True
 
+    def _note(self, what: str, data: bytes = b"", api: Api | None = None, version: int = 0) -> None:
+        self.log.add(Event(self.address, what, data, api, version, self._number, self.clock.monotonic()))
+
     # -- bytes ---------------------------------------------------------------------------------------
 
     def send_bytes(self, data: bytes, *, what: str = "<- request") -> None:
-        self.log.add(Event(self.address, what, data))
+        self._note(what, data)
         try:
             super().send_bytes(data)
         except (client.ConnectionClosedError, client.ReplyTimeoutError) as error:
@@ -96,12 +99,12 @@ class Connection(client.Connection):
         try:
             return super().receive_frame(timeout_s)
         except client.ConnectionClosedError:
-            self.log.add(Event(self.address, "-> disconnected"))
+            self._note("-> disconnected")
             raise Disconnected(self.address, expected="a reply", actual="it closed the connection") from None
         except client.ReplyTimeoutError:
             raise NoReply(self.address, expected="a reply in time", actual="silence") from None
         except WireError as error:
-            self.log.add(Event(self.address, f"-> {self._latest[:64].hex(' ')}"))
+            self._note(f"-> {self._latest[:64].hex(' ')}")
             raise TargetFailure(f"{self.address} sent an invalid frame ({error}): {self._latest[:16]!r}") from error
 
     def receive_bytes(self, deadline: float) -> bytes:
@@ -110,7 +113,7 @@ class Connection(client.Connection):
             return self._latest
         except client.ReplyTimeoutError:
             if self._is_open:
-                self.log.add(Event(self.address, "-> silence"))
+                self._note("-> silence")
             raise
 
     def expect_disconnect(self, timeout_s: float | None = None) -> None:
@@ -121,7 +124,7 @@ class Connection(client.Connection):
             raise NoReply(
                 self.address, expected="a disconnect", actual="no byte, and the connection stayed open"
             ) from None
-        self.log.add(Event(self.address, f"-> {data[:64].hex(' ') or 'disconnected'}"))
+        self._note(f"-> {data[:64].hex(' ') or 'disconnected'}")
         if data:
             raise TargetFailure(self.address, expected="a disconnect", actual=f"{len(data)} bytes")
 
@@ -142,7 +145,7 @@ class Connection(client.Connection):
     def receive(self, api: Api, version: int, correlation_id: int | None = None, timeout_s: float | None = None) -> Any:
         """Return the next reply; raises TargetFailure if it does not decode or has another correlation id."""
         frame = self.receive_frame(timeout_s)
-        self.log.add(Event(self.address, "-> reply", len(frame).to_bytes(4, "big") + frame, api, version))
+        self._note("-> reply", len(frame).to_bytes(4, "big") + frame, api, version)
         try:
             echoed, reply = decode_response(api, version, frame)
         except DecodeError as error:

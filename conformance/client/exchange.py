@@ -1,5 +1,6 @@
 """The log of the frames of one case, as bytes and decoded, for reports of failures."""
 
+import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from highwater.reference.wire.framing import decode_request, decode_response
 from highwater.reference.wire.printer import describe, hexdump
 from highwater.reference.wire.registry import Api
 
+FAULT: Final = "fault"
+LOST_TAIL: Final = "kill, losing the tail"
 MAX_EVENTS: Final = 40
 MAX_REPORT_CHARACTERS: Final = 16 * 1024
 """Limit of an exchange in a report, in characters; the oldest events are dropped and counted."""
@@ -54,13 +57,18 @@ class ExchangedReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One frame, size included, or another event if `data` is empty; `api` and `version` are set for replies."""
+    """One frame, size included, or another event if `data` is empty; `api` and `version` are set for replies.
+
+    `connection` numbers the connections of a log, `at` are seconds of the client's clock.
+    """
 
     address: str
     what: str
     data: bytes = b""
     api: Api | None = None
     version: int = 0
+    connection: int = 0
+    at: float = 0.0
 
     def to_report(self) -> ReportedEvent:
         if not self.data:
@@ -99,12 +107,17 @@ class ExchangeLog:
 
     def __init__(self, *, whole: bool = False) -> None:
         self._events: deque[Event] = deque(maxlen=None if whole else MAX_EVENTS)
+        self.connections = itertools.count()
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self._events)
 
     def add(self, event: Event) -> None:
         self._events.append(event)
+
+    def add_fault(self, what: str, node: int) -> None:
+        """Note what the case does to a broker."""
+        self._events.append(Event(FAULT, f"{what} of broker {node}"))
 
     def to_report(self) -> list[ReportedEvent]:
         """Convert the events for a report: at most `MAX_REPORT_CHARACTERS` characters."""

@@ -73,6 +73,7 @@ class SuiteJudge(Judge):
         self._work = work
         command = [
             "-c", str(SUITE_INI), f"--rootdir={CASES.parent}", str(CASES), "-p", "highwater.conformance.plugin",
+            "--hw-audit",
             "-o", "addopts=--import-mode=importlib -p no:cacheprovider --strict-markers", "-p", "no:xdist",
             "-p", "pytest_timeout", "-o", "timeout=0", "-p", "no:terminal", "-s", "--assert=plain",
         ]  # fmt: skip

@@ -23,12 +23,12 @@ class Misread(NamedTuple):
 
 def misread(log: ExchangeLog) -> Misread | None:
     """Return the first exchange that violates an oracle for single responses."""
-    waiting = defaultdict[tuple[str, bytes, tuple[int, int]], deque[bytes]](deque)  # several connections to an address
+    waiting = defaultdict[tuple[int, bytes, tuple[int, int]], deque[bytes]](deque)
     for event in log:
         if event.api is None and event.data:
-            waiting[event.address, event.data[8:12], api_and_version(event.data)].append(event.data)
+            waiting[event.connection, event.data[8:12], api_and_version(event.data)].append(event.data)
         elif event.api is not None:
-            asked = waiting[event.address, event.data[4:8], (event.api.key, event.version)]
+            asked = waiting[event.connection, event.data[4:8], (event.api.key, event.version)]
             failure, _ = judge(asked.popleft(), event.data[4:]) if asked else (None, ())
             if failure is not None:
                 return Misread(failure, event.api, event.version)
