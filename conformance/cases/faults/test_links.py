@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from highwater.conformance.cases.records.test_other_replicas import RACKS_SINCE, fetch_reply
+from highwater.conformance.cases.fetches.test_other_replicas import RACKS_SINCE, fetch_reply
 from highwater.conformance.cases.support.committed_offsets import coordinated_offset
 from highwater.conformance.cases.support.reassignments import await_replicas, elect_preferred, reassign
 from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr, controller_last, create_assigned_topic

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from highwater.conformance.cases.records.test_fetch_limits import fetch_divergence
+from highwater.conformance.cases.fetches.test_fetch_limits import fetch_divergence
 from highwater.conformance.cases.support.admin import controller, create, new_topic
 from highwater.conformance.cases.support.offsets import epoch_end
 from highwater.conformance.cases.support.producers import IdempotentProducer, sequenced

@@ -1,6 +1,6 @@
 """Readers at each replica (KIP-392): the leader and its followers return the same, also while transactions are open."""
 
-from highwater.conformance.cases.records.test_other_replicas import UNUSED_RACK, fetch_reply, outcome, racks_of
+from highwater.conformance.cases.fetches.test_other_replicas import UNUSED_RACK, fetch_reply, outcome, racks_of
 from highwater.conformance.cases.records.walks.test_mixed_failovers import Producers
 from highwater.conformance.cases.support.log_walks.reads import (
     EPOCH_SINCE,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from highwater.conformance.cases.records.test_fetch_sessions import (
+from highwater.conformance.cases.fetches.test_fetch_sessions import (
     LAST_EPOCH,
     NO_SESSION,
     SessionReader,
