@@ -72,8 +72,12 @@ class _Ends:
     def __init__(self, tables: Tables, patience_ms: int) -> None:
         self.patience_ms = patience_ms if patience_ms >= 0 else UNSTATED_PATIENCE_MS
         self.weight = Weight.VIOLATION if patience_ms >= 0 else Weight.UNDECIDED
-        ended = [step for step in tables.of("end_txn") if step.status is Status.OK]
-        self._committed = {step.txn: step for step in ended if step.text == "commit"}
+        fate = tables.transactions.fate
+        ended = [
+            step for step in tables.of("end_txn")
+            if step.status is Status.OK or (step.status is Status.INFO and fate[step.txn] == Fate.COMMITTED)
+        ]  # fmt: skip
+        self._committed = {step.txn: step for step in ended if step.text == "commit" and step.status is Status.OK}
         self._complete: dict[int, int] = {}
         sent: dict[int, int] = {}
         for step in tables.of("send_offsets"):
@@ -116,21 +120,20 @@ def _offsets_of_one(tables: Tables, steps: list[Step], cleared: list[Step], ends
     suspects = [(*pair, Weight.VIOLATION) for pair in _fetches_below_a_proof(credible, proofs)]
     suspects += _fetches_long_after_a_commit(credible, written, ends, {read for read, _, _ in suspects})
     deleted = [*(s for s in relevant if s.f == "delete_offsets"), *cleared]
-    if not suspects and not deleted:
-        return
     writes = Writes((s.number, s.invoked, ends.effect(s)) for s in written)
     clears = Writes((UNKNOWN, s.invoked, ends.effect(s)) for s in deleted)
     for read, deletion in _fetches_of_deleted_offsets(credible, deleted):
         if read.number in writes and not writes.explain(read.number, deletion.invoked, read.returned):
             yield StepFinding(Rule.ABORTED_OFFSETS_VISIBLE, read.subject, read.number, read, deletion)
-    # A fetched offset without a recorded commit shows an unknown client, which may have committed any offset.
-    strangers = any(s.f == "committed" and s.number != UNKNOWN and s.number not in writes for s in reads)
+    for read, commit in _fetches_of_unknown_offsets(credible, relevant, {read for read, _, _ in suspects}):
+        yield StepFinding(Rule.ABORTED_OFFSETS_VISIBLE, read.subject, read.number, read, commit)
     for read, proof, weight in suspects:
         if not _explained(read, proof, writes, clears):
             lost = read.number == UNKNOWN
             rule = Rule.FORGOTTEN_COMMIT if lost else Rule.COMMITTED_OFFSET_REGRESSION
-            known = lost or not strangers
-            yield StepFinding(rule, read.subject, read.number, read, proof, max(weight, _certain(known)))
+            # Without any recorded commit the offsets are those of a client that the history does not record.
+            known = Weight.VIOLATION if lost or written else Weight.UNDECIDED
+            yield StepFinding(rule, read.subject, read.number, read, proof, max(weight, known))
 
 
 def _aborted_fetches(reads: list[Step], taken_back: dict[int, Step], written: list[Step]) -> list[Step]:
@@ -177,6 +180,20 @@ def _fetches_of_deleted_offsets(reads: list[Step], deleted: list[Step]) -> Itera
             yield read, done[place - 1]
 
 
+def _fetches_of_unknown_offsets(
+    reads: list[Step], relevant: list[Step], known: set[Step]
+) -> Iterator[tuple[Step, Step]]:
+    """Yield (fetch, commit): fetches of an offset that no client committed, with the last accepted commit before."""
+    written = {step.number for step in relevant if step.f in {"commit", "send_offsets"}}
+    accepted = [step for step in relevant if step.f == "commit" and step.status is Status.OK]
+    accepted.sort(key=attrgetter("returned"))
+    for read in reads:
+        if read.f == "committed" and read.number != UNKNOWN and read.number not in written and read not in known:
+            place = bisect_left(accepted, read.invoked, key=attrgetter("returned"))
+            if place:
+                yield read, accepted[place - 1]
+
+
 def _proves(step: Step) -> bool:
     return step.status is Status.OK and step.number != UNKNOWN and step.f in {"commit", "committed"}
 
@@ -191,7 +208,17 @@ def _explained(read: Step, proof: Step, writes: Writes, clears: Writes) -> bool:
 
 def ahead_of_position(tables: Tables) -> list[Step]:
     """Return candidates of commit-ahead: commits beyond the position. Only markers and holes may lie between."""
-    return [s for s in tables.of("commit") if s.status is Status.OK and s.position != UNKNOWN and s.number > s.position]
+    accepted = [*(s for s in tables.of("commit") if s.status is Status.OK), *_proved_by_fetches(tables)]
+    return [step for step in accepted if step.position != UNKNOWN and step.number > step.position]
+
+
+def assignment_before(tables: Tables, commit: Step) -> Step | None:
+    """Return the last assignment or seek of a process to the partition that it committed."""
+    mine = [
+        step for step in tables.of("assign", "seek")
+        if (step.process, step.subject) == (commit.process, commit.subject) and step.returned < commit.invoked
+    ]  # fmt: skip
+    return max(mine, key=attrgetter("returned"), default=None)
 
 
 # -- members -----------------------------------------------------------------------------------------
@@ -207,8 +234,9 @@ def zombie_commits(tables: Tables, *, offset_expiry: bool = False) -> Iterator[S
 
     Offsets of a transaction count as a commit if they came with a member (KIP-447).
     """
-    steps = [s for s in tables.of("commit", "sync", "send_offsets") if s.status is Status.OK and s.epoch >= 0]
-    steps = [s for s in steps if s.f != "send_offsets" or s.member] + list(_proved_by_fetches(tables))
+    steps = [s for s in tables.of("commit", "sync", "send_offsets") if s.status is Status.OK]
+    steps = [s for s in [*steps, *_proved_by_fetches(tables)] if s.epoch >= 0]
+    steps = [s for s in steps if s.f != "send_offsets" or s.member]
     for group, mine in _by(steps, "group"):
         returned = list(_returned_to(mine))
         alive = {late: not offset_expiry and has_offset(tables, str(group), late) for late, _ in returned}
@@ -245,7 +273,7 @@ def _of_old_generations(steps: list[Step], begins: list[int]) -> Iterator[tuple[
 
 def _proved_by_fetches(tables: Tables) -> Iterator[Step]:
     """Yield commits of unknown outcome that took effect: their offset was fetched, and no other client wrote it."""
-    unsure = [s for s in tables.of("commit") if s.status is Status.INFO and s.epoch >= 0]
+    unsure = [s for s in tables.of("commit") if s.status is Status.INFO]
     if not unsure:
         return
     fetched: dict[tuple[str, str, int], int] = {}
@@ -282,25 +310,27 @@ def has_offset(tables: Tables, group: str, late: Step, subject: str = "") -> boo
     )  # fmt: skip
 
 
-def double_ownership(tables: Tables) -> Iterator[StepFinding]:
+def double_ownership(tables: Tables, *, offset_expiry: bool = False) -> Iterator[StepFinding]:
     """Find double-ownership in SyncGroup replies, in accepted commits, and in assignments seen by members."""
-    yield from _granted_twice(tables)
+    yield from _granted_twice(tables, offset_expiry=offset_expiry)
     yield from _commits_interleave(tables)
     yield from _believed_twice(tables)
 
 
-def _granted_twice(tables: Tables) -> Iterator[StepFinding]:
-    """Find two members that own a partition in one generation; another coordinator may reuse a generation number."""
+def _granted_twice(tables: Tables, *, offset_expiry: bool) -> Iterator[StepFinding]:
+    """Find two members that own a partition in one generation.
+
+    A coordinator stores a generation before it replies, so that another one continues behind it; but a group without
+    committed offsets may have been removed, and generations begin again: undecided.
+    """
     grants = [s for s in tables.of("sync") if s.status is Status.OK and s.subject and s.epoch >= 0]
     for _, mine in _by(grants, "group", "epoch", "subject"):
-        by_one = next(
-            (pair for node, granted in _by(mine, "group", "node") if node[1] and (pair := _two_members(granted))), None
-        )
+        by_one = next((pair for _, granted in _by(mine, "group", "node") if (pair := _two_members(granted))), None)
         pair = by_one or _two_members(mine)
         if pair is not None:
-            yield StepFinding(
-                Rule.DOUBLE_OWNERSHIP, pair[1].subject, pair[1].epoch, pair[1], pair[0], _certain(by_one is not None)
-            )
+            alive = not offset_expiry and has_offset(tables, pair[1].group, pair[1])
+            weight = Weight.VIOLATION if by_one or alive else Weight.UNDECIDED
+            yield StepFinding(Rule.DOUBLE_OWNERSHIP, pair[1].subject, pair[1].epoch, pair[1], pair[0], weight)
 
 
 def _two_members(grants: list[Step]) -> tuple[Step, Step] | None:
@@ -329,8 +359,8 @@ def _commits_interleave(tables: Tables) -> Iterator[StepFinding]:
 def _believed_twice(tables: Tables) -> Iterator[StepFinding]:
     """Find two members that hold a partition at once.
 
-    A violation only if the older member still commits. A member that holds it from an earlier generation than the
-    other is a zombie in any case, which is information.
+    A violation if it is one generation, or if the older member still commits. A member that holds it from an earlier
+    generation than the other is a zombie, which is information.
     """
     ends = list(tables.of("revoke", "lost", "crash", "assign"))
     last: dict[int, list[Step]] = {}
@@ -350,6 +380,8 @@ def _believed_twice(tables: Tables) -> Iterator[StepFinding]:
                 s.process == older.process and s.subject == older.subject and s.epoch >= newer.epoch >= older.epoch >= 0
                 and newer.returned < s.invoked < over for s in commits
             )  # fmt: skip
+            # A static member keeps its instance id when another process takes its place.
+            live |= newer.epoch == older.epoch >= 0 and (newer.member != older.member or not newer.member)
             yield StepFinding(Rule.DOUBLE_OWNERSHIP, newer.subject, newer.epoch, newer, older, _certain(live))
 
 
