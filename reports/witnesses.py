@@ -22,7 +22,9 @@ KIND_WORDS = {
     Kind.DELETE: "delete records", Kind.FORMER: "send to the deleted topic",
 }  # fmt: skip
 STATUS_WORDS = {Status.OK: "ok", Status.FAIL: "fail", Status.INFO: "unknown outcome"}
-REAL_TIME: Final = {Rule.APPEND_INVERSION, Rule.STALE_READ, Rule.FUTURE_READ, Rule.HIGH_WATERMARK_REGRESSION}
+REAL_TIME: Final = {
+    Rule.APPEND_INVERSION, Rule.STALE_READ, Rule.FUTURE_READ, Rule.HIGH_WATERMARK_REGRESSION, Rule.EPOCH_SAFETY,
+}  # fmt: skip
 AT_RECORDS: Final = {
     Rule.INCONSISTENT_OFFSETS, Rule.PHANTOM_READ, Rule.LOST_WRITE, Rule.UNSEEN, Rule.TRUNCATED_AFTER_READ,
     Rule.TORN_TRANSACTION, Rule.REPLICA_DIVERGENCE, Rule.REJECTED_RECORD_READ,

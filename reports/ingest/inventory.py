@@ -29,6 +29,7 @@ IN_OPERATIONS: Final[dict[str, Callable[[Operations], bool]]] = {
     "high watermarks of the final phase": lambda ops: bool(
         np.any((ops.quiet == 1) & (ops.status == Status.OK) & (ops.high_watermark != UNKNOWN))
     ),
+    "leader epochs": _has("leader_epoch"),
     "last stable offsets": _has("last_stable_offset"),
     "log start offsets": _has("log_start_offset"),
     "transactions": _has("txn"),

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from highwater.reports.columns import UNKNOWN, Kind, Operations, Status
-from highwater.reports.rules.checks import committed, cycles, log, polls, register, storage
+from highwater.reports.rules.checks import committed, cycles, epochs, log, polls, register, storage
 from highwater.reports.rules.findings import Mask, Promise, RuleFindings
 from highwater.reports.rules.merge import FamilyFindings, merge_findings
 from highwater.reports.rules.rule import Rule
@@ -48,6 +48,12 @@ def sends_not_rejected(ops: Operations) -> Mask:
     return mask
 
 
+def states_epoch_or_sends(ops: Operations) -> Mask:
+    """Mask the operations that state a leader epoch, and all sends that were not rejected."""
+    mask: Mask = (ops.leader_epoch != UNKNOWN) | sends_not_rejected(ops)
+    return mask
+
+
 def reads_with_records(ops: Operations) -> Mask:
     """Mask successful reads with records."""
     mask: Mask = (ops.kind == Kind.READ) & (ops.status == Status.OK) & (ops.record_count > 0)
@@ -68,7 +74,7 @@ def states_stable_offset(ops: Operations) -> Mask:
 CALLS: Final = ("producer", "sequence")
 READS: Final = ("invoked", "returned", "process", "run", "position", "record_count")
 STUCK: Final = ("invoked", "returned", "offset", "high_watermark", "leader_epoch", "quiet", "at_ms", "calm_ms")
-JUMPS: Final = (*READS, "log_start_offset", "group", "began")
+JUMPS: Final = (*READS, "log_start_offset", "group", "began", "isolation")
 FAMILIES: Final = (
     Family(log.inconsistent_offsets, Cut.OFFSETS),
     Family(log.duplicates, Cut.OFFSETS),
@@ -119,6 +125,10 @@ FAMILIES: Final = (
     ),
     Family(storage.outlived_tombstones, Cut.WHOLE, required_columns=("key",)),
     Family(storage.diverged_replicas, Cut.OFFSETS),
+    Family(
+        epochs.decreasing_epochs, Cut.WHOLE,
+        (*READS, "offset", "value", "high_watermark", "leader_epoch", "node"), rows=states_epoch_or_sends,
+    ),
     Family(storage.stuck_ends, Cut.WHOLE, STUCK, ("calm_ms",), sends_and_quiet_rows),
 )  # fmt: skip
 """All families; their positions order the findings."""

@@ -1,11 +1,13 @@
 """Check the content of the log: one value per offset, one offset per value, nothing lost, and order of sends."""
 
+from dataclasses import replace
+from typing import Final
+
 import numpy as np
 
 from highwater.reports.columns import (
     EPOCH_BITS,
     NEVER,
-    NOTHING,
     TOMBSTONE,
     UNKNOWN,
     UNKNOWN_EPOCH,
@@ -30,6 +32,9 @@ from highwater.reports.rules.findings import (
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
+SEQUENCES: Final = 1 << 31
+"""Sequence numbers of a producer: they wrap from the largest to 0."""
+
 
 def _neighbours(major: Ints, minor: Ints) -> tuple[Ints, Ints]:
     """Return positions of pairs that agree in `major` and differ in `minor`, at least one pair per such `major`."""
@@ -50,40 +55,40 @@ def inconsistent_offsets(view: View) -> RuleFindings:
 
 
 def duplicates(view: View) -> tuple[RuleFindings, ...]:
-    """Find duplicate: a value at two offsets. Only a tombstone may be written twice.
+    """Find duplicate: a value at more offsets than its sends explain. Only a tombstone may be written twice.
 
+    A send explains the offset with which it was acknowledged; one without an offset that was not rejected explains any.
     A client that gives up on a record continues under a new producer epoch and may resend its open records of any
-    partition (KIP-360; librdkafka issue 4953), which the broker cannot detect: the finding is information if the
-    history shows the new epoch, undecided if there may be one.
+    partition (KIP-360; librdkafka issue 4953), which the broker cannot detect: the finding is undecided.
     """
-    observations = view.observations
-    a, b = _neighbours(observations.value, observations.offset)
-    once = observations.value[a] != TOMBSTONE
-    a, b = a[once], b[once]
-    if not len(a):
+    seen = view.observations
+    at_two_offsets, _ = _neighbours(seen.value, seen.offset)
+    mine = np.flatnonzero(np.isin(seen.value, seen.value[at_two_offsets]) & (seen.value != TOMBSTONE))
+    if not len(mine):
         return ()
-    first = first_of_each(observations.value[a])
-    a, b = a[first], b[first]
-    value, offset = observations.value[a], observations.offset[b]
-    allowed = np.isin(value, np.concatenate([_sent_under_two_epochs(view), _retried_after_abort(view)]))
-    unsure = np.isin(value, _perhaps_under_two_epochs(view)) & ~allowed
-    weights = {Weight.VIOLATION: ~allowed & ~unsure, Weight.UNDECIDED: unsure, Weight.INFORMATION: allowed}
-    return tuple(
-        RuleFindings(Rule.DUPLICATE, observations.row[a[mask]], observations.row[b[mask]], offset[mask], weight)
-        for weight, mask in weights.items()
-    )
+    mine = mine[np.lexsort((seen.row[mine], seen.offset[mine], seen.value[mine]))]
+    value, offset = seen.value[mine], seen.offset[mine]
+    place = np.flatnonzero(np.append(True, (value[1:] != value[:-1]) | (offset[1:] != offset[:-1])))
+    unexplained = np.flatnonzero(np.logical_and.reduceat(seen.read[mine], place))
+    values, of = np.unique(value[place], return_inverse=True)
+    last = np.full(len(values), NO_ROW)
+    last[of[unexplained]] = unexplained  # of each value the last place, since these increase
+    several = np.bincount(of[unexplained], minlength=len(values)) > _sends_without_offset(view, values)
+    other = np.searchsorted(of, np.arange(len(values)))
+    other += other == last
+    first, again = mine[place[other[several]]], mine[place[last[several]]]
+    unsure = np.isin(values[several], _perhaps_under_two_epochs(view))
+    found = RuleFindings(Rule.DUPLICATE, seen.row[first], seen.row[again], seen.offset[again])
+    return found.where(~unsure), replace(found.where(unsure), weight=Weight.UNDECIDED)
 
 
-def _sent_under_two_epochs(view: View) -> Ints:
-    """Return values that were sent under more than one producer epoch."""
+def _sends_without_offset(view: View, values: Ints) -> Ints:
+    """Return of each value how many of its sends may be in the log at an offset that no acknowledgement names."""
     ops, sends = view.ops, view.sends
-    if not ops.has_values("producer"):
-        return NOTHING
-    known = sends[ops.producer[sends] != UNKNOWN]
-    known = known[np.argsort(ops.value[known], kind="stable")]
-    again, other = ops.value[known[1:]] == ops.value[known[:-1]], ops.producer[known[1:]] != ops.producer[known[:-1]]
-    values: Ints = ops.value[known[1:][again & other]]
-    return values
+    sends = sends[(ops.status[sends] != Status.FAIL) & (ops.offset[sends] == UNKNOWN)]
+    sends = sends[np.isin(ops.value[sends], values)]
+    count: Ints = np.bincount(np.searchsorted(values, ops.value[sends]), minlength=len(values))
+    return count
 
 
 def _perhaps_under_two_epochs(view: View) -> Ints:
@@ -91,13 +96,6 @@ def _perhaps_under_two_epochs(view: View) -> Ints:
     ops, sends = view.ops, view.sends
     during = sends[ops.gave_up[sends] == 1]
     values: Ints = ops.value[during[~view.producers.used_after(ops.producer[during], ops.returned[during])]]
-    return values
-
-
-def _retried_after_abort(view: View) -> Ints:
-    """Return values of an aborted transaction that were sent again."""
-    again = view.resent_sends
-    values: Ints = view.ops.value[again[view.ops.fate[again] == Fate.ABORTED]]
     return values
 
 
@@ -137,9 +135,7 @@ def phantom_reads(view: View) -> tuple[RuleFindings, RuleFindings]:
 def rejected_records(view: View) -> RuleFindings:
     """Find rejected-record-read: a value was read though all its sends failed; one finding for each send."""
     ops, writer = view.ops, view.writer
-    rejected = (ops.status == Status.FAIL) & (ops.txn == UNKNOWN)
-    bad = view.read_value & (writer != NO_ROW) & rejected[writer] & ~view.perhaps_of_another_transaction
-    bad = np.flatnonzero(bad)
+    bad = np.flatnonzero(view.read_value & (writer != NO_ROW) & (ops.status == Status.FAIL)[writer])
     bad = bad[first_of_each(writer[bad])]
     return RuleFindings(Rule.REJECTED_RECORD_READ, view.record_row[bad], writer[bad], ops.record_offset[bad])
 
@@ -154,17 +150,19 @@ def lost_and_unseen(view: View) -> tuple[RuleFindings, RuleFindings]:
     in_any_read = view.read_somewhere[sends]
     dead = ops.value[sends] == TOMBSTONE
     proven = (status == Status.INFO) & ~dead & np.isin(ops.value[sends], _values_of_uncertain_reads(view))
-    committed = (proven | (status == Status.OK)) & ~in_any_read & ~(dead & view.promise.compaction)
-    if view.has_transactions:
-        committed &= (ops.txn[sends] == UNKNOWN) | (ops.fate[sends] == Fate.COMMITTED)
-    missing = sends[committed]
-    if not len(missing):
+    written = (proven | (status == Status.OK)) & ~in_any_read & ~(dead & view.promise.compaction)
+    written &= view.send_offset != UNKNOWN
+    if not np.any(written):
         return no_findings(Rule.LOST_WRITE), no_findings(Rule.UNSEEN)
-    offset = view.send_offset[committed]
-    missing, offset, certain = latest_of_key(view, missing[offset != UNKNOWN], offset[offset != UNKNOWN])
+    missing, offset, certain = latest_of_key(view, sends[written], view.send_offset[written])
+    visible = (ops.txn[missing] == UNKNOWN) | (ops.fate[missing] == Fate.COMMITTED)
     covered, by = view.passed(missing, offset)
+    # Only read_uncommitted readers must see records of transactions that are not known to have committed.
+    hidden = np.flatnonzero(~visible)
+    chosen = view.sees_uncommitted[view.covered[0]]
+    covered[hidden], by[hidden] = view.passed(missing[hidden], offset[hidden], chosen)
     covered &= certain & (offset < view.stuck_end)  # the end is stuck before the others: rule stuck reports it
-    unseen = ~covered & (offset >= view.log_starts.proved_after(ops.invoked[missing]))
+    unseen = visible & ~covered & (offset >= view.log_starts.proved_after(ops.invoked[missing]))
     return (
         RuleFindings(Rule.LOST_WRITE, missing[covered], by[covered], offset[covered]),
         RuleFindings(Rule.UNSEEN, missing[unseen], no_second_witness(missing[unseen]), offset[unseen]),
@@ -257,12 +255,30 @@ def _reordered(before: Ints, after: Ints, offset: Ints, weight: Weight = Weight.
 
 def _by_sequence(ops: Operations, rows: Ints, sender: Ints) -> tuple[Ints, Ints]:
     """Return pairs (before, after): each send with the last one of the next smaller sequence of its sender."""
-    rows = rows[np.lexsort((ops.sequence[rows], sender[rows]))]
+    sequence = _unwrapped(ops.sequence[rows], sender[rows])
+    order = np.lexsort((sequence, sender[rows]))
+    rows, sequence = rows[order], sequence[order]
     same = sender[rows[1:]] == sender[rows[:-1]]
-    new = np.append(True, ~same | (ops.sequence[rows[1:]] != ops.sequence[rows[:-1]]))[: len(rows)]
+    new = np.append(True, ~same | (sequence[1:] != sequence[:-1]))[: len(rows)]
     place = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0)) - 1  # of the last send before this sequence
     known = (place >= 0) & (sender[rows[place]] == sender[rows]) if len(rows) else new
     return rows[place[known]], rows[known]
+
+
+def _unwrapped(sequence: Ints, sender: Ints) -> Ints:
+    """Return the sequences so that they increase at a wrap from 2^31 - 1 to 0 (DefaultRecordBatch.incrementSequence).
+
+    The first sequence of a sender is the one after the largest gap between its sequences on the circle.
+    """
+    unwrapped = sequence.copy()
+    for each in distinct(sender[sequence >= SEQUENCES // 2]):
+        mine = np.flatnonzero(sender == each)
+        known = distinct(sequence[mine])
+        if known[-1] < SEQUENCES:  # else it counts calls, without a limit
+            gaps = np.diff(known, append=known[0] + SEQUENCES)
+            largest = len(gaps) - 1 - np.argmax(gaps[::-1])  # if two are equal, nothing wraps
+            unwrapped[mine[sequence[mine] <= known[largest]]] += SEQUENCES if largest < len(gaps) - 1 else 0
+    return unwrapped
 
 
 def fenced_sends(view: View) -> tuple[RuleFindings, ...]:

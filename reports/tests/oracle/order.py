@@ -1,6 +1,7 @@
 """Rules about the order of sends, and about the ends of the log: 10 to 14, 16, 30, 34, 36, 39 and 40."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from highwater.reports.columns import EPOCH_BITS, UNKNOWN_EPOCH, Kind, Status
 from highwater.reports.rules.findings import Weight
@@ -9,6 +10,8 @@ from highwater.reports.tests.oracle.findings import Findings
 from highwater.reports.tests.oracle.history import History, Row
 from highwater.reports.tests.oracle.log_start import deletions
 from highwater.reports.tests.oracle.values import kept_its_epoch
+
+LAST_SEQUENCE: Final = (1 << 31) - 1
 
 
 def disordered_sends(history: History, found: Findings) -> None:
@@ -83,18 +86,54 @@ def sends_with_places(history: History) -> Iterator[tuple[Row, int]]:
 
 def previous_of_producer(sends: list[tuple[Row, int]], later: Row) -> tuple[Row, int] | None:
     """Return the previous send of a producer by sequence, with its place."""
-    before = [
-        (send, place)
-        for send, place in sends
-        if send.producer == later.producer and (send.sequence or 0) < (later.sequence or 0)
-    ]
-    return max(before, key=lambda send_and_place: send_and_place[0].sequence or 0, default=None)
+    mine = [(send, place) for send, place in sends if send.producer == later.producer]
+    order = in_order([send.sequence or 0 for send, _ in mine])
+    before = [each for each in mine if order.index(each[0].sequence or 0) < order.index(later.sequence or 0)]
+    return max(before, key=lambda send_and_place: order.index(send_and_place[0].sequence or 0), default=None)
+
+
+def in_order(sequences: list[int]) -> list[int]:
+    """Return the sequences of a producer from the first to the last, which is before the largest gap on the circle."""
+    known = sorted(set(sequences))
+    turns = [[*known[place:], *known[:place]] for place in range(len(known))]
+    if known[-1] >= LAST_SEQUENCE + 1:
+        return known
+    return max(turns, key=lambda turn: (turn[0] - turn[-1]) % (LAST_SEQUENCE + 1) or LAST_SEQUENCE + 1)
 
 
 def weight_of_order(history: History, previous: Row, later: Row) -> Weight:
     """Return UNDECIDED if a library may have sent one of two records again under a new producer epoch."""
     unknown = [send for send in (previous, later) if not send.acknowledged]
     return Weight.VIOLATION if all(kept_its_epoch(history, send) for send in unknown) else Weight.UNDECIDED
+
+
+def decreasing_epochs(history: History, found: Findings) -> None:
+    """An operation of one leader epoch has a record of a newer one at or below the last offset that it proves."""
+    promise = history.promise
+    if (promise.acks_known and not promise.acks_all) or (promise.unclean_known and promise.unclean_election):
+        return
+    certain = Weight.VIOLATION if promise.acks_all and not promise.unclean_election else Weight.UNDECIDED
+    for row in history.epoch_statements:
+        for send in history.sends:
+            place = history.place(send)
+            if send.rejected or place is None or place >= end_below(row):
+                continue
+            if any(other.precedes(send) and is_newer(other, row) for other in history.epoch_statements):
+                found.add(Rule.EPOCH_SAFETY, certain, row.row)
+            elif send.acknowledged and send.offset is not None and is_newer(send, row):
+                found.add(Rule.EPOCH_SAFETY, Weight.UNDECIDED, row.row)
+
+
+def end_below(row: Row) -> int:
+    """Return below which offset the leader of an operation has the whole log, as the operation shows."""
+    if row.acknowledged:
+        return -1 if row.offset is None else row.offset + 1
+    ends = [row.high_watermark or 0] if row.replies_as_leader else []
+    return max([*ends, row.last + 1 if row.kind is Kind.READ and row.records else 0])
+
+
+def is_newer(one: Row, other: Row) -> bool:
+    return one.leader_epoch is not None and other.leader_epoch is not None and one.leader_epoch > other.leader_epoch
 
 
 def inverted_sends(history: History, found: Findings) -> None:
@@ -290,7 +329,8 @@ def stable_offsets_beyond_end(history: History, found: Findings) -> None:
 
 
 RULES = (
-    disordered_sends, interleaved_sends, reordered_sends, fenced_sends, inverted_sends, stale_reads, decreased_ends,
+    disordered_sends, interleaved_sends, reordered_sends, fenced_sends, inverted_sends, decreasing_epochs, stale_reads,
+    decreased_ends,
     stuck_high_watermarks, early_retention, diverged_replicas, unknown_to_replicas, reads_beyond_end,
     stable_offsets_beyond_end,
 )  # fmt: skip
