@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from highwater.errors import UsageError, Verdict, worst
 from highwater.reports.anomalies import Anomaly, Severity, anomalies
+from highwater.reports.columns import Fate
 from highwater.reports.dataset.reader import is_dataset
 from highwater.reports.dataset.storage import is_remote
 from highwater.reports.execution.checkpoints import resume_checkpoints
@@ -21,6 +23,8 @@ from highwater.reports.ingest.history import Ingested
 from highwater.reports.ingest.incarnations import incarnation_of
 from highwater.reports.ingest.inventory import WITHOUT_OFFSET
 from highwater.reports.objects import audit_objects
+from highwater.reports.rules.checks.groups import with_names
+from highwater.reports.rules.checks.outcomes import shown_commits
 from highwater.reports.rules.findings import Promise, RuleFindings, Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.run import check_run
@@ -88,11 +92,13 @@ def audit_events(config: Config, events: Iterable[Event], name: str) -> AuditRes
 
 def audit_history(history: Ingested, name: str, engine: Engine | None = None) -> AuditResult:
     """Audit a history that was read, in a local pool unless another engine is given."""
-    with resume_checkpoints(engine or Pool(), history) as map_partitions:
+    engine = engine or Pool()
+    _note_shown_commits(engine, history)
+    with resume_checkpoints(engine, history) as map_partitions:
         findings_by_partition, step_findings = check_run(
             map_partitions,
             history.tables,
-            Promise.of(history.config),
+            Promise.of(history.config, history.shown_commits),
             without_offset=WITHOUT_OFFSET in history.inventory.data,
         )
     deleted = _deleted_partitions(history)
@@ -125,6 +131,14 @@ def audit_history(history: Ingested, name: str, engine: Engine | None = None) ->
         findings=findings,
         faults=kinds_of_faults(history.faults),
     )
+
+
+def _note_shown_commits(engine: Engine, history: Ingested) -> None:
+    """Note the transactions of unknown outcome that reads prove to have committed, before the rules run."""
+    shown = shown_commits(partial(engine.map_partitions, history), with_names(history.tables))
+    history.shown_commits = tuple(sorted({*history.shown_commits, *shown}))
+    for txn in shown:
+        history.tables.transactions.fate[txn] = Fate.COMMITTED
 
 
 def _deleted_partitions(history: Ingested) -> set[str]:

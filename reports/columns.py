@@ -163,6 +163,13 @@ def with_isolation(ops: Operations, isolation: int) -> Operations:
     return replace(ops, isolation=np.where(unknown, np.int64(isolation), ops.isolation))
 
 
+def with_commits(ops: Operations, txns: tuple[int, ...]) -> Operations:
+    """Set the outcome of these transactions to committed."""
+    if not txns or not ops.has_values("txn"):
+        return ops
+    return replace(ops, fate=np.where(np.isin(ops.txn, txns), np.int64(Fate.COMMITTED), ops.fate))
+
+
 def single_row(ops: Operations, row: int) -> Operations:
     """Return one operation, as columns of length 1."""
     end = int(ops.record_count[: row + 1].sum())

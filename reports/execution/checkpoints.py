@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 from highwater.reports.dataset.reader import Partitions
 from highwater.reports.dataset.schema import FINDINGS
 from highwater.reports.execution.findings import findings_of, findings_table
-from highwater.reports.rules.division import FirstPass, PartitionTask, Slices
+from highwater.reports.rules.division import FirstPass, PartitionMap, PartitionTask, Slices
 from highwater.reports.rules.findings import Promise, RuleFindings
-from highwater.reports.rules.run import PartitionMap
 from highwater.reports.rules.view import View
 from highwater.results import progress
 
@@ -87,7 +86,7 @@ def resume_checkpoints(engine: "Engine", history: "Ingested") -> Iterator[Partit
 
     Checkpoints are removed on success; histories that are small, in memory or at an address have none.
     """
-    promise, partitions = Promise.of(history.config), history.partitions
+    promise, partitions = Promise.of(history.config, history.shown_commits), history.partitions
     if not isinstance(partitions, Partitions) or history.rows < CHECKPOINT_FROM_ROWS:
         yield _sorted(engine, history)
         return

@@ -33,7 +33,7 @@ class Pool:
     ) -> Iterable[tuple[str, T]]:
         if not isinstance(history.partitions, Partitions) or _work(history) < POOL_FROM_ROWS:
             return SameProcess().map_partitions(history, work, keys)
-        return self.map_dataset(history.partitions, Promise.of(history.config), work, keys)
+        return self.map_dataset(history.partitions, Promise.of(history.config, history.shown_commits), work, keys)
 
     def map_dataset(
         self, partitions: Partitions, promise: Promise, work: PartitionTask[T], keys: Collection[str] | None = None

@@ -33,7 +33,7 @@ class SameProcess:
     def map_partitions(
         self, history: Ingested, work: PartitionTask[T], keys: Collection[str] | None = None
     ) -> Iterable[tuple[str, T]]:
-        promise = Promise.of(history.config)
+        promise = Promise.of(history.config, history.shown_commits)
         chosen = [key for key in history.partitions if keys is None or key in keys]
         for key, ops in _operations(history.partitions, chosen):
             yield key, work(key, View(ops, promise))

@@ -40,7 +40,7 @@ class Spark:
     ) -> Iterable[tuple[str, T]]:
         if not isinstance(history.partitions, Partitions):
             return SameProcess().map_partitions(history, work, keys)
-        promise = Promise.of(history.config)
+        promise = Promise.of(history.config, history.shown_commits)
         return distribute(self._run_tasks, history.partitions, promise, work, keys, self._check_whole)
 
     def explain(self, history: Ingested) -> str:
@@ -50,7 +50,7 @@ class Spark:
             raise UsageError("only a dataset has a plan", hint="write one with highwater audit HISTORY --out DIR")
         divided = [key for key in partitions if is_large(partitions, key)]
         whole = [key for key in partitions if key not in divided]
-        job = spark_job.job_of(partitions, Promise.of(history.config), FirstPass(), whole)
+        job = spark_job.job_of(partitions, Promise.of(history.config, history.shown_commits), FirstPass(), whole)
         lines = [f"{key}: too large for one task; its slices are tasks of their own" for key in divided]
         if whole:
             frame = spark_job.plan(self.session(), partitions, job)

@@ -41,6 +41,8 @@ class Ingested:
     inventory: Inventory
     format: str = "ndjson"
     quarantine: Quarantine = field(default_factory=Quarantine)
+    shown_commits: tuple[int, ...] = ()
+    """Transactions of unknown outcome that reads prove to have committed; an audit finds them."""
 
     def row(self, key: Key, row: int) -> Operations:
         """Return one operation, as columns of length 1."""

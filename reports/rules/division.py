@@ -1,6 +1,6 @@
 """Tasks that engines run on each partition, and their variants for a partition that is divided into slices."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -67,3 +67,9 @@ class ColumnTask(Generic[T]):
 
     def run_divided(self, key: str, slices: Slices, run_tasks: Any) -> T:
         return slices.run_on_columns(partial(self.compute, key), self.columns, run_tasks)
+
+
+class PartitionMap(Protocol):
+    """Runs a task on each partition, or on those in `keys`, and returns the results in the order of the keys."""
+
+    def __call__(self, work: PartitionTask[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]: ...

@@ -74,9 +74,10 @@ class Promise:
     started_ms: int = 0
     offset_expiry: bool = False
     isolation: int = UNKNOWN  # isolation level of reads that do not state it
+    shown_commits: tuple[int, ...] = ()  # transactions of unknown outcome that reads prove to have committed
 
     @classmethod
-    def of(cls, config: Config) -> "Promise":
+    def of(cls, config: Config, shown_commits: tuple[int, ...] = ()) -> "Promise":
         def or_none(value: int | None) -> int:
             return -1 if value is None else value
 
@@ -94,6 +95,7 @@ class Promise:
             started_ms=config.started_ms,
             offset_expiry=config.offset_expiry is True,
             isolation=ISOLATIONS[config.isolation],
+            shown_commits=shown_commits,
         )
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Interrupted:
-    """An engine that is interrupted after `after` partitions and records which partitions were requested."""
+    """An engine whose first pass is interrupted after `after` partitions; it records which were requested."""
 
     def __init__(self, after: int | None = None) -> None:
         self.after, self.requested = after, list[str]()
@@ -27,9 +27,11 @@ class Interrupted:
     def map_partitions(
         self, history: Ingested, work: Any, keys: Collection[str] | None = None
     ) -> Iterable[tuple[str, Any]]:
-        if isinstance(work, checked.CheckpointedPass):
-            self.requested = list(keys or ())
-        return self._some(SameProcess().map_partitions(history, work, keys))
+        found = SameProcess().map_partitions(history, work, keys)
+        if not isinstance(work, checked.CheckpointedPass):
+            return found
+        self.requested = list(keys or ())
+        return self._some(found)
 
     def _some(self, found: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
         yield from islice(found, self.after)
