@@ -3,8 +3,6 @@
 import struct
 from typing import Any, Final
 
-import msgspec
-
 from highwater.errors import UsageError
 from highwater.reports.columns import (
     ISOLATIONS,
@@ -58,11 +56,10 @@ class Ingest:
         self._lives = TopicIncarnations()
         self._steps = Steps(self.tables, self._processes.cell, self._lives)
         self._gave_up: dict[object, int] = {}  # client -> the last event at which it gave up on a record
-        self._quiet = 0
+        self._final_since = NOT_RETURNED  # the event at which the current phase `final` began
         self._fault_ms = 0
         self._faults_met = 0
         self._unmet = 0  # faults during which no operation was open so far
-        self._idle: dict[int | str, tuple[Event, Event]] = {}  # a final poll without records, while nothing follows it
 
     def _number(self, what: object) -> int:
         """Return the number of a group, node, key or producer, assigned at first use."""
@@ -89,7 +86,7 @@ class Ingest:
         elif event.f not in {"phase", "header"}:
             self._unmet = 0  # the end of a fault
         if event.f == "phase":
-            self._quiet = int(event.value == "final")
+            self._final_since = event.index if event.value == "final" else NOT_RETURNED
         else:
             self._fault_ms = event.time_ns // 1_000_000
             self._steps.fault(event)
@@ -98,7 +95,6 @@ class Ingest:
         if event.type == "invoke":
             if self._unmet:
                 self._faults_met, self._unmet = self._faults_met + self._unmet, 0
-            self._idle.pop(event.process, None)
             opened = self._open.pop(event.process, None)
             if opened is not None:  # the process restarted before a reply
                 self._complete(opened, None)
@@ -117,21 +113,13 @@ class Ingest:
             self._complete(opened, event)
 
     def finish(self) -> None:
-        """Complete the operations that are open, after the polls that found nothing at the end of the history."""
-        end, self._quiet = max(self._last.values(), default=0), 1
-        for process, (invoke, done) in self._idle.items():
-            for key, position in self._steps.positions(process).items():
-                end += 1  # nothing more arrived until the end of the history
-                topic, number = self._partition(key, invoke)
-                self._place(topic, number, invoke, msgspec.structs.replace(done, index=end), READ, position, [])
-        self._idle.clear()
+        """Complete the operations that are open: their outcome is unknown."""
         for opened in list(self._open.values()):
             self._complete(opened, None)
         self._open.clear()
 
     def _restart(self, event: Event) -> None:
         """Start a new run of a reading process; an assignment may give the positions."""
-        self._idle.pop(event.process, None)
         if event.type == "invoke":
             return
         left_open = self._open.get(event.process)
@@ -186,23 +174,21 @@ class Ingest:
             )
         requested = last.position if last.position is not None else invoke.position
         position = requested if requested is not None else UNKNOWN
-        records = self._records(done.value, position) if done is not None and kind in WITH_RECORDS else []
+        records = self._records(done.value) if done is not None and kind in WITH_RECORDS else []
         self.operations += 1
         self._place(topic, number, invoke, done, kind, position, records)
 
     def _complete_poll(self, invoke: Event, done: Event | None) -> None:
-        """Add one row for each partition with records; an empty poll counts only if nothing follows it (`finish`)."""
+        """Add one row for each partition with records: Kafka does not promise that a poll returns what is there."""
         records = done.value if done is not None and isinstance(done.value, dict) else {}
         unsure = done is None or done.type == "info" or (done.type == "fail" and bool(records or invoke.txn))
         starts = self._starts.get(invoke.process, {})
         for key, pairs in records.items():
-            position = starts.pop(key, UNKNOWN) if starts else UNKNOWN
+            position = starts.pop(key, UNKNOWN) if starts and pairs else UNKNOWN
             self.operations += 1
-            self._place(*self._partition(key, invoke), invoke, done, READ, position, self._records(pairs, UNKNOWN))
+            self._place(*self._partition(key, invoke), invoke, done, READ, position, self._records(pairs))
         if not records:
             self.operations += 1
-        if self._quiet and done is not None and done.type == "ok" and not any(records.values()):
-            self._idle[invoke.process] = invoke, done
         if unsure:
             self._lose_place(invoke.process, (done or invoke).index)
 
@@ -222,12 +208,11 @@ class Ingest:
         self._starts.pop(process, None)
         self._steps.lose_place(process, run.group, index)
 
-    def _records(self, pairs: Any, position: int) -> list[tuple[int, int]]:
+    def _records(self, pairs: Any) -> list[tuple[int, int]]:
         number = self.values.number
         return [
             (offset, value if type(value) is int and 0 <= value < OWN_NUMBER else number(value))
             for offset, value in pairs or ()
-            if offset >= position
         ]
 
     def _place(
@@ -287,7 +272,7 @@ class Ingest:
             position,
             UNKNOWN,
             epoch if epoch is not None else UNKNOWN,
-            self._quiet,
+            int(invoke.index > self._final_since),
             0,
             UNKNOWN, UNKNOWN, UNKNOWN,
             self.tables.transactions.number(invoke.txn) if invoke.txn is not None else UNKNOWN,
@@ -334,7 +319,7 @@ class Ingest:
             position,
             end if end is not None and status is OK else UNKNOWN,
             epoch if epoch is not None else UNKNOWN,
-            self._quiet,
+            int(invoke.index > self._final_since),
             len(records),
             last.last_stable_offset if last.last_stable_offset is not None else UNKNOWN,
             start if start is not None else UNKNOWN,

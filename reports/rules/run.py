@@ -1,31 +1,25 @@
 """Check a whole run: rules over several partitions, and over the tables of transactions, groups and the cluster."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Kind, Status
 from highwater.reports.rules import run
 from highwater.reports.rules.checks import committed, cycles, group_reads, groups
-from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionTask, SpanTask
+from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionMap, SpanTask
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight, distinct, no_second_witness
-from highwater.reports.rules.partition import CANDIDATES
+from highwater.reports.rules.partition import CANDIDATES, READS
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.step_findings import StepFinding, epoch_decreases
 from highwater.reports.rules.view import View
 from highwater.reports.tables import Step, Tables
 
 ByPartition = list[tuple[str, RuleFindings]]
-T = TypeVar("T")
-
-
-class PartitionMap(Protocol):
-    """Runs a task on each partition, or on those in `keys`, and returns the results in the order of the keys."""
-
-    def __call__(self, work: PartitionTask[T], keys: Collection[str] | None = None) -> Iterable[tuple[str, T]]: ...
 
 
 def check_run(
@@ -43,14 +37,14 @@ def check_run(
         *_by_committed_offsets(map_partitions, tables, findings),
         *_torn(map_partitions, findings),
         *_circles(map_partitions, tables, findings),
-        *(_unseen_without_offset(map_partitions) if without_offset and not promise.compaction else ()),
+        *(_without_place(map_partitions) if without_offset and not promise.compaction else ()),
     )
-    return [*plain, *findings_of_several], [
+    return [*plain, *((key, finding) for key, finding in findings_of_several if len(finding.first))], [
         *groups.committed_offsets(tables, promise.patience_ms),
         *_ahead(map_partitions, tables),
         *groups.zombie_commits(tables, offset_expiry=promise.offset_expiry),
         *run.fenced_commits(tables),
-        *groups.double_ownership(tables),
+        *groups.double_ownership(tables, offset_expiry=promise.offset_expiry),
         *groups.stuck_rebalances(tables, promise.patience_ms),
         *run.epoch_safety(tables),
         *run.duplicate_producer_ids(tables),
@@ -88,28 +82,17 @@ def _torn(map_partitions: PartitionMap, findings: ByPartition) -> Iterator[tuple
     if candidates:
         rows = {key: finding.first for key, finding in candidates.items()}
         passed = dict(map_partitions(ColumnTask(partial(_transactions, rows), ("txn",)), candidates))
-        visible_parts = map_partitions(
-            SpanTask(partial(_visible, np.unique(np.concatenate([*passed.values()]))), _all_of)
-        )
-        visible = np.unique(np.concatenate([txns for _, txns in visible_parts]))
+        txns = np.unique(np.concatenate([*passed.values()]))
+        parts = [part for _, part in map_partitions(SpanTask(partial(_visible, txns), _both_of))]
+        certain, perhaps = _both_of(parts)
         for key, finding in candidates.items():
-            torn = np.isin(passed[key], visible)
+            torn = np.isin(passed[key], certain)
             torn_rows[key] = finding.first[torn]
-            if np.any(torn):
-                yield (
-                    key,
-                    RuleFindings(
-                        Rule.TORN_TRANSACTION, finding.first[torn], finding.second[torn], finding.offset[torn]
-                    ),
-                )
+            yield key, finding.where(torn)
+            yield key, replace(finding.where(np.isin(passed[key], perhaps) & ~torn), weight=Weight.UNDECIDED)
     for key, finding in findings:
         if finding.rule == Rule.LOST_WRITE:
-            lost = ~np.isin(finding.first, torn_rows.get(key, ()))
-            if np.any(lost):
-                yield (
-                    key,
-                    RuleFindings(Rule.LOST_WRITE, finding.first[lost], finding.second[lost], finding.offset[lost]),
-                )
+            yield key, finding.where(~np.isin(finding.first, torn_rows.get(key, ())))
 
 
 def _transactions(rows: Mapping[str, Ints], key: str, view: View) -> Ints:
@@ -117,60 +100,80 @@ def _transactions(rows: Mapping[str, Ints], key: str, view: View) -> Ints:
     return txns
 
 
-def _all_of(parts: list[Ints]) -> Ints:
-    return np.concatenate([NOTHING, *parts])
+def _both_of(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """Concatenate the columns of all parts."""
+    first, second = zip((NOTHING, NOTHING), *parts, strict=True)
+    return np.concatenate(first), np.concatenate(second)
 
 
-def _visible(txns: Ints, _: str, view: View) -> Ints:
-    return committed.visible(view, txns)[0] if view.has_transactions else txns[:0]
+def _visible(txns: Ints, _: str, view: View) -> tuple[Ints, Ints]:
+    return committed.visible(view, txns) if view.has_transactions else (NOTHING, NOTHING)
 
 
-# -- unseen ----------------------------------------------------------------------------------------------------
+# -- records whose place is unknown ------------------------------------------------------------------------------
 
 
-def _unseen_without_offset(map_partitions: PartitionMap) -> Iterator[tuple[str, RuleFindings]]:
-    """Find unseen among acknowledged sends without an offset, which belong to no span of a divided partition."""
+def _without_place(map_partitions: PartitionMap) -> Iterator[tuple[str, RuleFindings]]:
+    """Find lost-write and unseen among acknowledged sends without an offset.
+
+    They belong to no span of a divided partition. Such a record is lost if reads together passed all offsets.
+    """
     sent = {
-        key: found for key, found in map_partitions(ColumnTask(_acknowledged_without_offset, COLUMNS)) if found[0].size
+        key: found
+        for key, found in map_partitions(ColumnTask(_acknowledged_without_offset, WITHOUT_PLACE))
+        if found.row.size
     }
     if not sent:
         return
     for key, (read, tombstones) in map_partitions(SpanTask(_values_read, _both_of), sent):
-        rows, values = sent[key]
-        dead = values == TOMBSTONE
-        unseen = rows[np.where(dead, np.count_nonzero(dead) > tombstones, ~np.isin(values, read))]
-        if len(unseen):
-            none = no_second_witness(unseen)
-            yield key, RuleFindings(Rule.UNSEEN, unseen, none, none)
+        found = sent[key]
+        dead = found.value == TOMBSTONE
+        missing = np.where(dead, np.count_nonzero(dead) > len(distinct(tombstones)), ~np.isin(found.value, read))
+        lost = missing & ~dead & (found.passed_by != NO_ROW)
+        for rule, mask, second in (
+            (Rule.LOST_WRITE, lost, found.passed_by),
+            (Rule.UNSEEN, missing & ~lost, no_second_witness(found.row)),
+        ):
+            if np.any(mask):
+                yield key, RuleFindings(rule, found.row[mask], second[mask], np.full(np.count_nonzero(mask), UNKNOWN))
 
 
-COLUMNS: Final = ("offset", "value", "txn")
+WITHOUT_PLACE: Final = (
+    *READS, "offset", "value", "txn", "high_watermark", "quiet", "node", "leader_epoch", "log_start_offset",
+    "isolation", "at_ms", "calm_ms",
+)  # fmt: skip
 
 
-def _acknowledged_without_offset(_: str, view: View) -> tuple[Ints, Ints]:
-    """Return rows and values of acknowledged sends without an offset, outside transactions that did not commit."""
+class WithoutPlace(NamedTuple):
+    """Acknowledged sends without an offset: row, value, and the read that passed the end of the log, or `NO_ROW`."""
+
+    row: Ints
+    value: Ints
+    passed_by: Ints
+
+
+def _acknowledged_without_offset(_: str, view: View) -> WithoutPlace:
+    """Return the acknowledged sends without an offset, outside transactions that did not commit."""
     ops = view.ops
     mine = (ops.kind == Kind.SEND) & (ops.status == Status.OK) & (ops.offset == UNKNOWN)
     if view.has_transactions:
         mine &= (ops.txn == UNKNOWN) | (ops.fate == Fate.COMMITTED)
     rows = np.flatnonzero(mine)
-    return view.to_partition_rows(rows), ops.value[rows]
+    passed_by = view.passed_everything(rows)
+    return WithoutPlace(view.to_partition_rows(rows), ops.value[rows], view.to_partition_rows(passed_by))
 
 
-def _both_of(parts: list[tuple[Ints, int]]) -> tuple[Ints, int]:
-    return _all_of([values for values, _ in parts]), sum(tombstones for _, tombstones in parts)
-
-
-def _values_read(_: str, view: View) -> tuple[Ints, int]:
-    """Return values of sends without an offset that a read received, and how many such tombstones were read at most.
+def _values_read(_: str, view: View) -> tuple[Ints, Ints]:
+    """Return values of sends without an offset that a read received, and offsets of tombstones of unknown writers.
 
     Reads of any outcome count: with an offset from a failed read, the other rules judge the send.
     """
-    ops, sends = view.ops, view.sends
+    ops, sends, writer = view.ops, view.sends, view.writer
     values = ops.value[sends[ops.offset[sends] == UNKNOWN]]
-    tombstone = view.read_value & (ops.record_value == TOMBSTONE) & (view.writer == NO_ROW)
-    offsets = distinct(ops.record_offset[tombstone & view.in_span(ops.record_offset)])
-    return values[np.isin(values, ops.record_value[view.read_value])], len(offsets)
+    exact = (writer != NO_ROW) & (ops.status[writer] == Status.OK) & (ops.offset[writer] == ops.record_offset)
+    unplaced = view.read_value & ~exact
+    tombstone = unplaced & (ops.record_value == TOMBSTONE) & view.in_span(ops.record_offset)
+    return values[np.isin(values, ops.record_value[unplaced])], distinct(ops.record_offset[tombstone])
 
 
 # -- G1c -----------------------------------------------------------------------------------------
@@ -184,9 +187,14 @@ def _circles(map_partitions: PartitionMap, tables: Tables, findings: ByPartition
     low, high = cycles.spans(*(np.concatenate([getattr(c, name) for c in candidates]) for name in ("first", "second")))
     edges = dict(map_partitions(SpanTask(partial(_edges_within, low, high), _merged)))
     keys = list(edges)
-    wr, ww = (_committed(cycles.of_partitions([pair[which] for pair in edges.values()]), tables) for which in (0, 1))
+    parts = [cycles.of_partitions(list(kind)) for kind in zip(*edges.values(), strict=True)]
+    certain, wr, ww = (_committed(part, tables) for part in parts)
     known = set[int]()
-    for chosen, weight in ((wr, Weight.VIOLATION), (cycles.join([wr, ww]), Weight.INFORMATION)):
+    for chosen, weight in (
+        (certain, Weight.VIOLATION),
+        (wr, Weight.UNDECIDED),
+        (cycles.join([wr, ww]), Weight.INFORMATION),
+    ):
         for circle in cycles.circles(chosen):
             nodes = set(chosen.source[circle].tolist())
             if not nodes & known:
@@ -198,13 +206,17 @@ def _circles(map_partitions: PartitionMap, tables: Tables, findings: ByPartition
                 )
 
 
-def _edges_within(low: Ints, high: Ints, _: str, view: View) -> tuple[cycles.Edges, cycles.Edges]:
-    return cycles.within(view, low, high) if view.has_transactions else (cycles.join([]), cycles.join([]))
+Edges3 = tuple[cycles.Edges, cycles.Edges, cycles.Edges]
+NO_EDGES: Final[Edges3] = (cycles.join([]), cycles.join([]), cycles.join([]))
 
 
-def _merged(parts: list[tuple[cycles.Edges, cycles.Edges]]) -> tuple[cycles.Edges, cycles.Edges]:
-    reads, writes = zip(*parts, strict=True) if parts else ((), ())
-    return cycles.once(cycles.join(list(reads))), cycles.once(cycles.join(list(writes)))
+def _edges_within(low: Ints, high: Ints, _: str, view: View) -> Edges3:
+    return cycles.within(view, low, high) if view.has_transactions else NO_EDGES
+
+
+def _merged(parts: list[Edges3]) -> Edges3:
+    certain, reads, writes = (cycles.once(cycles.join(list(kind))) for kind in zip(NO_EDGES, *parts, strict=True))
+    return certain, reads, writes
 
 
 def _committed(edges: cycles.Edges, tables: Tables) -> cycles.Edges:
@@ -221,22 +233,57 @@ def _ahead(map_partitions: PartitionMap, tables: Tables) -> Iterator[StepFinding
     by_key: dict[str, list[Step]] = {}
     for step in groups.ahead_of_position(tables):
         by_key.setdefault(step.subject, []).append(step)
-    for key, left_out in map_partitions(SpanTask(partial(_left_out, by_key), _any_of), by_key) if by_key else ():
-        for step in left_out:
-            last_poll = step._replace(f="was_given", number=step.position - 1, group="", member="")
-            yield StepFinding(Rule.COMMIT_AHEAD, key, step.number, step, last_poll)
+    if not by_key:
+        return
+    polls = dict(map_partitions(ColumnTask(partial(_polls_before, by_key), POLLS), by_key))
+    for key, left_out in map_partitions(SpanTask(partial(_left_out, polls), _any_of), by_key):
+        for step, poll in sorted(left_out, key=lambda pair: pair[0].returned):
+            before = poll.step or groups.assignment_before(tables, step) or step
+            yield StepFinding(Rule.COMMIT_AHEAD, key, step.number, step, before)
 
 
-def _any_of(parts: list[list[Step]]) -> list[Step]:
-    return sorted({step for part in parts for step in part}, key=attrgetter("returned"))
+POLLS: Final = (*READS, "isolation")
 
 
-def _left_out(steps: Mapping[str, list[Step]], key: str, view: View) -> list[Step]:
+class LastPoll(NamedTuple):
+    """The poll before a commit, None without one, and whether its reader must see the records of all transactions."""
+
+    step: Step | None
+    sees_uncommitted: bool
+
+
+CommitAndPoll = tuple[Step, LastPoll]
+
+
+def _polls_before(steps: Mapping[str, list[Step]], key: str, view: View) -> list[CommitAndPoll]:
+    """Return each commit with the last poll of its process before it."""
+    return [(step, _poll_before(step, view)) for step in steps[key]]
+
+
+def _poll_before(commit: Step, view: View) -> LastPoll:
+    ops, rows = view.ops, view.reading.row
+    mine = rows[(ops.process[rows] == commit.process) & (ops.returned[rows] < commit.invoked)]
+    if not len(mine):
+        return LastPoll(None, sees_uncommitted=False)
+    last = mine[np.argmax(ops.returned[mine])]
+    times = int(ops.invoked[last]), int(ops.returned[last])
+    poll = Step("poll", *times, commit.process, Status.OK, commit.subject, commit.position - 1)
+    return LastPoll(poll, bool(view.sees_uncommitted[last]))
+
+
+def _any_of(parts: list[list[CommitAndPoll]]) -> list[CommitAndPoll]:
+    return list({pair for part in parts for pair in part})
+
+
+def _left_out(commits: Mapping[str, list[CommitAndPoll]], key: str, view: View) -> list[CommitAndPoll]:
     """Return the commits with known records between the position of the process and the committed offset."""
-    known, mine = view.durable_offsets, steps[key]
-    bounds = (np.array([getattr(step, name) for step in mine], np.int64) for name in ("position", "number"))
-    first, end = (np.searchsorted(known, bound) for bound in bounds)
-    return [step for step, skipped in zip(mine, end > first, strict=True) if skipped]
+
+    def skips(step: Step, poll: LastPoll) -> bool:
+        known = view.returned_offsets if poll.sees_uncommitted else view.durable_offsets
+        first, end = np.searchsorted(known, [step.position, step.number])
+        return bool(end > first)
+
+    return [pair for pair in commits[key] if skips(*pair)]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -290,15 +337,25 @@ def fenced_commits(tables: Tables) -> Iterator[StepFinding]:
     """
     given = [step for step in tables.of("init_producer") if step.status is Status.OK and step.number >= 0]
     by_name = _by_transactional_id(given)
-    for end in tables.of("end_txn"):
-        if end.status is not Status.OK or end.text != "commit" or end.epoch < 0:
-            continue
+    for end in _accepted_commits(tables):
         before = [step for step in by_name.get(end.subject, ()) if step.returned < end.invoked]
         own = [step for step in before if step.number == end.number and step.epoch <= end.epoch]
         since = max((step.returned for step in own), default=int(NEVER))
         fencing = next((step for step in before if step.invoked > since and step not in own), None)
         if fencing is not None:
             yield StepFinding(Rule.ZOMBIE_COMMIT, end.subject, end.number, end, fencing)
+
+
+def _accepted_commits(tables: Tables) -> Iterator[Step]:
+    """Yield the commits of transactions that succeeded, and of those that reads prove the first request."""
+    fate, shown = tables.transactions.fate, set[int]()
+    commits = [step for step in tables.of("end_txn") if step.text == "commit" and step.epoch >= 0]
+    succeeded = {step.txn for step in commits if step.status is Status.OK}
+    for step in sorted(commits, key=attrgetter("invoked")):
+        is_first = step.status is Status.INFO and step.txn not in {UNKNOWN} | succeeded | shown
+        if step.status is Status.OK or (is_first and fate[step.txn] == Fate.COMMITTED):
+            shown.add(step.txn)
+            yield step
 
 
 def _by_transactional_id(given: list[Step]) -> dict[str, list[Step]]:

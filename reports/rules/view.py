@@ -27,6 +27,7 @@ Deliberately absent: knowledge of other partitions and of the run's tables (`hig
 engines, and any use of an offset as an array index, since a partition may begin at any offset and have gaps.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -45,6 +46,7 @@ from highwater.reports.columns import (
     Kind,
     Operations,
     Status,
+    with_commits,
     with_isolation,
 )
 from highwater.reports.rules.findings import NO_ROW, Bounds, Mask, Promise, distinct
@@ -122,7 +124,8 @@ class View:
     """`highwater.reports.rules.checks.polls.Jumps` of the whole partition, for a slice; None to compute them here."""
 
     def __init__(self, ops: Operations, promise: Promise, **known: Any) -> None:
-        self.ops, self.promise = with_isolation(ops, promise.isolation), promise
+        ops = with_commits(with_isolation(ops, promise.isolation), promise.shown_commits)
+        self.ops, self.promise = ops, promise
         self.has_transactions = ops.has_values("txn") and bool(np.any(ops.txn != UNKNOWN))
         vars(self).update(known)
         assert self.span[0] <= self.span[1], self.span
@@ -311,19 +314,33 @@ class View:
         return self._sends_of_records(self.committed_read & certain)
 
     def _sends_of_records(self, records: Mask) -> Mask:
-        """Return a mask by row: every send of a value among `records`; tombstones are matched by offset."""
+        """Return a mask by row: every send of a value among `records`.
+
+        Tombstones, and equal values that were acknowledged with an offset, are matched by offset.
+        """
         ops, mask = self.ops, np.zeros(len(self.ops), bool)
         mask[self.writer[records & (self.writer != NO_ROW)]] = True
-        mask[self.resent_sends] = np.isin(ops.value[self.resent_sends], ops.record_value[records])
+        again = self.resent_sends
+        mask[again] = np.isin(ops.value[again], ops.record_value[records])
+        placed = again[ops.offset[again] != UNKNOWN]
+        mine = records & np.isin(ops.record_value, ops.value[placed])
+        there = {*zip(ops.record_value[mine].tolist(), ops.record_offset[mine].tolist(), strict=True)}
+        at = zip(ops.value[placed].tolist(), ops.offset[placed].tolist(), strict=True)
+        mask[placed] = [place in there for place in at]
         dead = self.acked[ops.value[self.acked] == TOMBSTONE]
         mask[dead] = np.isin(ops.offset[dead], ops.record_offset[records & (ops.record_value == TOMBSTONE)])
         return mask
 
     @cached_property
+    def returned(self) -> Mask:
+        """Mask by record: it is in a successful read, so that read_uncommitted readers must see it."""
+        mask: Mask = (self.ops.status == Status.OK)[self.record_row] & self.read_value
+        return mask & self.in_span(self.ops.record_offset)
+
+    @cached_property
     def durable(self) -> Mask:
         """Mask by record: it is in a successful read, and readers of either isolation level must see it."""
-        ops = self.ops
-        good: Mask = (ops.status == Status.OK)[self.record_row] & self.read_value & self.in_span(ops.record_offset)
+        ops, good = self.ops, self.returned
         if not self.has_transactions:
             return good
         writer = self.writer
@@ -367,6 +384,17 @@ class View:
     def durable_offsets(self) -> Ints:
         """Offsets of durable records, strictly increasing."""
         return distinct(self.ops.record_offset[self.durable])
+
+    @cached_property
+    def returned_offsets(self) -> Ints:
+        """Offsets of records in successful reads, strictly increasing."""
+        return distinct(self.ops.record_offset[self.returned])
+
+    @cached_property
+    def sees_uncommitted(self) -> Mask:
+        """Mask by row: a read that is read_uncommitted, of a topic in which aborted records stay."""
+        mask: Mask = self.ops.isolation == Isolation.READ_UNCOMMITTED
+        return mask & (not self.promise.compaction)
 
     # -- facts about the whole partition -------------------------------------------------------------
 
@@ -449,11 +477,11 @@ class View:
 
     @cached_property
     def end_proofs(self) -> Ints:
-        """Rows, increasing, that may prove an end: empty reads at a known position, ListOffsets of the final phase."""
+        """Rows, increasing, of the final phase that may prove an end: empty reads at a position, and ListOffsets."""
         ops = self.ops
         empty = (ops.kind == Kind.READ) & (ops.record_count == 0) & (ops.position != UNKNOWN)
-        listed = (ops.kind == Kind.LIST_OFFSETS) & (ops.high_watermark != UNKNOWN) & (ops.quiet == 1)
-        return np.flatnonzero((ops.status == Status.OK) & (empty | listed))
+        states_end = (ops.status == Status.OK) & (ops.high_watermark != UNKNOWN) & (ops.quiet == 1)
+        return np.flatnonzero(states_end & (empty | (ops.kind == Kind.LIST_OFFSETS)))
 
     @cached_property
     def offset_decreases(self) -> Ints:
@@ -480,29 +508,15 @@ class View:
     def covered(self) -> tuple[Ints, Ints, Ints]:
         """Rows of reads, then of `end_proofs`, and the range [start, end) of offsets whose content each proves.
 
-        In the final phase (no faults, no writers) a read that reached the reported end proves all offsets beyond, and
-        so does an empty poll, which ingest keeps only at the end of a process.
+        In the final phase (no faults, no writers) a read that reached the reported end proves all offsets beyond.
         """
         ops, reading, others = self.ops, self.reading, self.end_proofs
         place = np.where(ops.kind[others] == Kind.LIST_OFFSETS, ops.high_watermark[others], ops.position[others])
-        polled = ops.high_watermark[others] == UNKNOWN  # its position may be below the log start
-        after_start = np.maximum(place, self._possible_start(others))
-        start = np.concatenate(
-            [np.maximum(self.begins_at, self.possible_starts[1]), np.where(polled, after_start, place)]
-        )
+        start = np.concatenate([np.maximum(self.begins_at, self.possible_starts[1]), place])
         rows, end = np.concatenate([reading.row, others]), np.concatenate([reading.last + 1, place])
-        return rows, start, np.where(self._reached_end(rows, end), NEVER, end)
-
-    def _reached_end(self, rows: Ints, end: Ints) -> Mask:
-        """Return whether the log had nothing at or beyond `end` when each of these operations was served."""
-        ops = self.ops
-        reported, follower = ops.high_watermark[rows], self.by_follower[rows]
-        # A read_committed reader waits at the last stable offset.
-        sees_all = (ops.isolation[rows] == Isolation.READ_UNCOMMITTED) | (not self.has_transactions)
-        polled = (ops.record_count[rows] == 0) & sees_all
-        reached: Mask = np.where(reported == UNKNOWN, polled, (end >= reported) & ~follower)
-        reached &= ops.quiet[rows] == 1
-        return reached
+        reported = ops.high_watermark[rows]
+        reached = (reported != UNKNOWN) & (end >= reported) & (ops.quiet[rows] == 1) & ~self.by_follower[rows]
+        return rows, start, np.where(reached, NEVER, end)
 
     @cached_property
     def by_follower(self) -> Mask:
@@ -543,6 +557,26 @@ class View:
             later = (start <= offset[place]) & (end > offset[place]) & (ops.returned[rows] > ops.invoked[sends[place]])
             passed[place], by[place] = later.any(), rows[later].min() if later.any() else NO_ROW
         return passed, by
+
+    def passed_everything(self, sends: Ints) -> Ints:
+        """Return for each send the read that proves the end if reads that did not precede it passed all offsets."""
+        if self.stuck_end != NEVER:  # the record may be beyond the end
+            return np.full(len(sends), NO_ROW)
+        invoked = np.sort(self.ops.invoked[sends])
+        passed = bisect_left(invoked, True, key=lambda since: self._end_of_all(int(since)) == NO_ROW)
+        by = self._end_of_all(int(invoked[passed - 1])) if passed else NO_ROW
+        return np.where(np.searchsorted(invoked, self.ops.invoked[sends]) < passed, by, NO_ROW)
+
+    def _end_of_all(self, since: int) -> int:
+        """Return the read that proves the end if the reads that did not return before `since` passed all offsets."""
+        rows, start, end = (column[self.ops.returned[self.covered[0]] > since] for column in self.covered)
+        order = np.argsort(start, kind="stable")
+        rows, start, end = rows[order], start[order], end[order]
+        reached = np.append(0, np.maximum.accumulate(end))
+        if reached[-1] != NEVER:
+            return NO_ROW
+        last = int(np.argmax(end))
+        return int(rows[last]) if np.all(start[: last + 1] <= reached[: last + 1]) else NO_ROW
 
     def _cover_of(self, chosen: Mask) -> Cover:
         """Return the offsets passed by the reads of `covered` that `chosen` masks."""

@@ -105,11 +105,13 @@ def test_the_edges_of_slices_are_merged_and_each_pair_of_transactions_kept_once(
         source, target = (np.array(column, np.int64) for column in zip(*pairs, strict=True))
         return cycles_of_rules.Edges(source, target, source, target, source, source)
 
-    slices = [(edges((0, 1), (1, 0)), edges((2, 3))), (edges((1, 0), (4, 1)), edges((3, 2)))]
-    reads, writes = _merged(slices)
+    none = edges((5, 6))
+    slices = [(none, edges((0, 1), (1, 0)), edges((2, 3))), (none, edges((1, 0), (4, 1)), edges((3, 2)))]
+    certain, reads, writes = _merged(slices)
+    assert [*zip(certain.source, certain.target, strict=True)] == [(5, 6)]
     assert [*zip(reads.source, reads.target, strict=True)] == [(0, 1), (1, 0), (4, 1)]
     assert [*zip(writes.source, writes.target, strict=True)] == [(2, 3), (3, 2)]
-    assert [len(part.source) for part in _merged([])] == [0, 0]
+    assert [len(part.source) for part in _merged([])] == [0, 0, 0]
 
 
 def edge_of(ops: Operations, first: int, second: int) -> tuple[int, int]:

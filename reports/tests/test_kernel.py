@@ -160,15 +160,26 @@ def test_a_client_with_a_new_producer_epoch_may_resend_its_open_records(
     assert [found.weight for found in h.found() if found.rule == 2] == [weight]
 
 
-def test_one_value_under_two_producer_epochs_was_sent_twice() -> None:
-    def sent(second_epoch: int) -> History:
-        h = History()
-        h.send(7, 3, producer_id=9, producer_epoch=0)
-        h.send(7, 4, producer_id=9, producer_epoch=second_epoch)
-        return h
-
-    assert 2 in sent(0).rules()
-    assert 2 not in sent(1).rules()
+@pytest.mark.parametrize(
+    ("sends", "offsets", "is_found"),
+    [
+        ((3, 4), (3, 4), False),
+        ((3, 4), (3, 5), True),
+        ((3, None), (3, 5), False),
+        ((3, None), (4, 5), True),
+        ((None, None), (4, 5), False),
+        ((None, None), (3, 4, 5), True),
+        ((None,), (4, 5), True),
+    ],
+)
+def test_equal_values_are_duplicates_at_more_offsets_than_their_sends_explain(
+    sends: tuple[int | None, ...], offsets: tuple[int, ...], is_found: bool
+) -> None:
+    h = History()
+    for offset in sends:
+        h.send(7, offset, kind="ok" if offset is not None else "info")
+    h.fetch(3, *((offset, 7) for offset in offsets), end=6)
+    assert (2 in h.rules()) == is_found
 
 
 def test_a_fetch_between_high_watermark_and_log_end_is_legal_and_empty() -> None:

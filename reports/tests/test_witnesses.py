@@ -1,7 +1,7 @@
 """Checks that the two operations which a finding names show its anomaly, by predicates written from the definitions.
 
-It also counts how many wrong witnesses the predicates notice. What they cannot notice: exchanged witnesses in rules 1
-and 2, and two dumps in rule 36, whose roles are alike; and another operation that shows the same anomaly.
+It also counts how many wrong witnesses the predicates notice. What they cannot notice: exchanged witnesses in rule 1,
+and two dumps in rule 36, whose roles are alike; and another operation that shows the same anomaly.
 """
 
 import random
@@ -27,7 +27,7 @@ from highwater.reports.tests.random_ops import operations
 
 SEEDS: Final = range(5_000_000, 5_002_000)
 A_FEW: Final = 3
-OF_A_PARTITION: Final = {*range(1, 21), 22, 23, 29, 30, *range(33, 37), *range(38, 42)}
+OF_A_PARTITION: Final = {*range(1, 21), 22, 23, *range(28, 31), *range(33, 37), *range(38, 42)}
 
 pytestmark = pytest.mark.xdist_group("witnesses")  # they share what is judged
 Named = tuple[int, int, int]
@@ -101,7 +101,7 @@ def noticed() -> dict[str, dict[Rule, tuple[int, int]]]:
     return counts
 
 
-ALIKE: Final = {Rule.INCONSISTENT_OFFSETS, Rule.DUPLICATE}
+ALIKE: Final = {Rule.INCONSISTENT_OFFSETS}
 """Rules whose witnesses have the same role."""
 MAY_BE_NEAR: Final = {
     Rule.DUPLICATE: 0.5, Rule.INT_NONMONOTONIC_POLL: 0.5, Rule.REPLICA_DIVERGENCE: 0.5, Rule.STUCK: 0.5,

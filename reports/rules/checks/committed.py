@@ -4,6 +4,8 @@ The coordinator replies to EndTxn when the decision is logged and writes the mar
 not be visible at the reply, but they must not be visible before the EndTxn request.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Status
@@ -13,6 +15,7 @@ from highwater.reports.rules.findings import (
     Bounds,
     Mask,
     RuleFindings,
+    Weight,
     distinct,
     first_of_each,
     no_findings,
@@ -22,40 +25,52 @@ from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
 
-def aborted_reads(view: View) -> RuleFindings:
+def aborted_reads(view: View) -> tuple[RuleFindings, ...]:
     """Find aborted-read: a read_committed reader received a value whose transaction was aborted."""
-    ops = view.ops
     if not view.has_transactions:
-        return no_findings(Rule.ABORTED_READ)
-    aborted = ops.fate == Fate.ABORTED
-    bad = np.flatnonzero(view.committed_receipt & (view.writer != NO_ROW) & aborted[view.writer])
-    bad = bad[first_of_each(view.writer[bad])]
-    return RuleFindings(Rule.ABORTED_READ, view.record_row[bad], view.writer[bad], ops.record_offset[bad])
+        return ()
+    aborted = view.ops.fate == Fate.ABORTED
+    return _received(Rule.ABORTED_READ, view, (view.writer != NO_ROW) & aborted[view.writer])
 
 
-def own_reads(view: View) -> RuleFindings:
+def own_reads(view: View) -> tuple[RuleFindings, ...]:
     """Find precommitted-read: a transaction read a record that it wrote itself, so before its commit."""
-    ops, row, writer = view.ops, view.record_row, view.writer
+    txn, row, writer = view.ops.txn, view.record_row, view.writer
     if not view.has_transactions:
-        return no_findings(Rule.PRECOMMITTED_READ)
-    own = view.committed_receipt & (writer != NO_ROW) & (ops.txn[row] != UNKNOWN) & (ops.txn[row] == ops.txn[writer])
-    own = np.flatnonzero(own & ~view.perhaps_of_another_transaction)
-    own = own[first_of_each(writer[own])]
-    return RuleFindings(Rule.PRECOMMITTED_READ, row[own], writer[own], ops.record_offset[own])
+        return ()
+    own = (writer != NO_ROW) & (txn[row] != UNKNOWN) & (txn[row] == txn[writer])
+    return _received(Rule.PRECOMMITTED_READ, view, own & ~view.perhaps_of_another_transaction)
 
 
-def early_reads(view: View) -> RuleFindings:
+def _received(rule: Rule, view: View, records: Mask) -> tuple[RuleFindings, ...]:
+    """Return records that read_committed readers received, one for each send; undecided if no read states its level."""
+    ops, row = view.ops, view.record_row
+    bad = np.flatnonzero(view.committed_receipt & records)
+    bad = bad[np.argsort(ops.isolation[row[bad]] != Isolation.READ_COMMITTED, kind="stable")]
+    bad = bad[first_of_each(view.writer[bad])]
+    return _by_isolation(view, RuleFindings(rule, row[bad], view.writer[bad], ops.record_offset[bad]))
+
+
+def _by_isolation(view: View, found: RuleFindings) -> tuple[RuleFindings, RuleFindings]:
+    """Split findings: they are violations if the first operation is known to be read_committed, else undecided."""
+    certain = view.ops.isolation[found.first] == Isolation.READ_COMMITTED
+    return found.where(certain), replace(found.where(~certain), weight=Weight.UNDECIDED)
+
+
+def early_reads(view: View) -> tuple[RuleFindings, ...]:
     """Find early-read: a read returned, or passed, a record of a transaction before the EndTxn request."""
     ops = view.ops
     if not view.has_transactions:
-        return no_findings(Rule.EARLY_READ)
-    early_send, early_read = view.early
-    send, read = _passed(view)
-    other = ~np.isin(ops.txn[send], ops.txn[early_send])
-    send, read = np.concatenate([early_send, send[other]]), np.concatenate([early_read, read[other]])
+        return ()
+    early, passed = view.early, _passed(view)
+    unsure = ops.isolation[early[1]] != Isolation.READ_COMMITTED
+    parts = [column[~unsure] for column in early], passed, [column[unsure] for column in early]
+    send, read = (np.concatenate(column) for column in zip(*parts, strict=True))
+    certain = np.arange(len(send)) < len(send) - np.count_nonzero(unsure)
     first = first_of_each(ops.txn[send])
     offsets = view.send_offset[np.searchsorted(view.sends, send[first])]
-    return RuleFindings(Rule.EARLY_READ, read[first], send[first], offsets)
+    found, certain = RuleFindings(Rule.EARLY_READ, read[first], send[first], offsets), certain[first]
+    return found.where(certain), replace(found.where(~certain), weight=Weight.UNDECIDED)
 
 
 def _passed(view: View) -> tuple[Ints, Ints]:
@@ -138,12 +153,11 @@ def passed_over(view: View) -> RuleFindings:
 
 
 def visible(view: View, txns: Ints) -> tuple[Ints, Ints]:
-    """Return the transactions of `txns` with a record in a read_committed read here, and the row of that read."""
+    """Return the transactions of `txns` with a record in a read here that is, or that may be, read_committed."""
     chosen = np.flatnonzero(view.committed_read & (view.writer != NO_ROW))
-    chosen = chosen[np.isin(view.ops.txn[view.writer[chosen]], txns)]
     txn = view.ops.txn[view.writer[chosen]]
-    first = first_of_each(txn)
-    return txn[first], view.record_row[chosen[first]]
+    certain = view.ops.isolation[view.record_row[chosen]] == Isolation.READ_COMMITTED
+    return np.intersect1d(txn[certain], txns), np.intersect1d(txn[~certain], txns)
 
 
 def hanging_transactions(view: View) -> RuleFindings:

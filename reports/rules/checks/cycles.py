@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from highwater.reports.columns import NOTHING, UNKNOWN, Fate, Ints, Kind
+from highwater.reports.columns import NOTHING, UNKNOWN, Fate, Ints, Isolation, Kind
 from highwater.reports.rules.findings import NO_ROW, Mask, RuleFindings, first_of_each, no_findings
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
@@ -39,10 +39,11 @@ def of_partitions(parts: list[Edges]) -> Edges:
     return join([replace(edges, part=np.full(len(edges.part), number)) for number, edges in enumerate(parts)])
 
 
-def reads(view: View) -> Edges:
-    """Return wr edges, one for each record that a transaction read."""
+def reads(view: View, *, certain: bool = False) -> Edges:
+    """Return wr edges, one for each record that a transaction read: with `certain` only of read_committed reads."""
     ops, row, writer = view.ops, view.record_row, view.writer
-    chosen = np.flatnonzero(view.committed_read & (writer != NO_ROW) & (ops.txn[row] != UNKNOWN))
+    committed = view.committed_read & ((ops.isolation[row] == Isolation.READ_COMMITTED) | (not certain))
+    chosen = np.flatnonzero(committed & (writer != NO_ROW) & (ops.txn[row] != UNKNOWN))
     source, target = ops.txn[writer[chosen]], ops.txn[row[chosen]]
     chosen = chosen[(source != UNKNOWN) & (source != target)]
     return _edges(view, ops.txn[writer[chosen]], ops.txn[row[chosen]], row[chosen], writer[chosen])
@@ -96,8 +97,8 @@ def spans(low: Ints, high: Ints) -> tuple[Ints, Ints]:
     return low[first], reach[np.append(first[1:], len(low)) - 1] if len(low) else high
 
 
-def within(view: View, low: Ints, high: Ints) -> tuple[Edges, Edges]:
-    """Return wr and ww edges, one per pair of transactions, whose two ends lie in the same span."""
+def within(view: View, low: Ints, high: Ints) -> tuple[Edges, Edges, Edges]:
+    """Return certain wr, wr and ww edges, one per pair of transactions, whose two ends lie in the same span."""
 
     def span_of(numbers: Ints) -> Ints:
         slot = np.searchsorted(low, numbers, "right") - 1
@@ -107,7 +108,7 @@ def within(view: View, low: Ints, high: Ints) -> tuple[Edges, Edges]:
         span = span_of(edges.source)
         return edges.where((span != UNKNOWN) & (span == span_of(edges.target)))
 
-    return once(inside(reads(view))), once(inside(writes(view)))
+    return once(inside(reads(view, certain=True))), once(inside(reads(view))), once(inside(writes(view)))
 
 
 def circles(edges: Edges) -> list[Ints]:

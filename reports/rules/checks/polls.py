@@ -38,16 +38,22 @@ class Gaps:
 
 def _gaps(view: View) -> Gaps:
     """Return the gaps: reads with fewer records than are known between their begin and their last record."""
-    ops, reading, known = view.ops, view.reading, view.durable_offsets
+    ops, reading, all_ = view.ops, view.reading, view.sees_uncommitted[view.reading.row]
     certain, possible = view.possible_starts
     begins = np.maximum(view.begins_at, certain)
-    due = np.searchsorted(known, reading.last, "right") - np.searchsorted(known, begins, "left")
-    held = np.concatenate([[0], np.cumsum(view.durable)])
-    have = held[reading.start + ops.record_count[reading.row]] - held[reading.start]
+    lacks = np.isin(reading.row, view.unordered_reads) | (reading.first < begins)  # counts do not show a gap
+    for mine, known, mask in (
+        (~all_, view.durable_offsets, view.durable),
+        (all_, view.returned_offsets, view.returned),
+    ):
+        due = np.searchsorted(known, reading.last, "right") - np.searchsorted(known, begins, "left")
+        held = np.concatenate([[0], np.cumsum(mask)])
+        have = held[reading.start + ops.record_count[reading.row]] - held[reading.start]
+        lacks |= mine & (due > have)
     slots: list[Ints] = []
     offsets: list[Ints] = []
-    odd = np.isin(reading.row, view.unordered_reads) | (reading.first < begins)  # counts do not show a gap
-    for slot in np.flatnonzero((due > have) | odd):
+    for slot in np.flatnonzero(lacks):
+        known = view.returned_offsets if all_[slot] else view.durable_offsets
         records = slice(reading.start[slot], reading.start[slot] + ops.record_count[reading.row[slot]])
         between = known[np.searchsorted(known, begins[slot]) : np.searchsorted(known, reading.last[slot], "right")]
         missing = np.setdiff1d(between, ops.record_offset[records])
@@ -86,7 +92,8 @@ def passed_over(view: View) -> tuple[RuleFindings, ...]:
 def truncated_tails(view: View) -> tuple[RuleFindings, ...]:
     """Find truncated-after-read: an operation of the final phase proves an end below a record that was read."""
     rows, start, end = view.covered
-    known = view.durable_offsets
+    # A high watermark is the end for readers of either isolation level.
+    known = view.durable_offsets if view.promise.compaction else view.returned_offsets
     if not len(known):
         return ()
     reading = view.reading
@@ -191,7 +198,8 @@ def _back_again(view: View, gaps: Gaps) -> tuple[RuleFindings, RuleFindings]:
 def _reads_before_and_after(view: View, gaps: Gaps) -> tuple[Ints, Ints]:
     """Return for each gap a read of the offset that returned before it, and the last that did not; or `NO_ROW`."""
     ops = view.ops
-    chosen = np.flatnonzero(view.durable & np.isin(ops.record_offset, gaps.offset))
+    had = view.durable if view.promise.compaction else view.returned
+    chosen = np.flatnonzero(had & np.isin(ops.record_offset, gaps.offset))
     chosen = chosen[np.lexsort((ops.returned[view.record_row[chosen]], ops.record_offset[chosen]))]
     offset, row = ops.record_offset[chosen], view.record_row[chosen]
     first = np.searchsorted(offset, gaps.offset, "left")
@@ -271,13 +279,14 @@ class Jumps:
     possible: Ints  # and at most
     first: Ints  # first offset of the read
     who: Ints  # the group, or -2 - process without a group
+    uncommitted: Ints  # 1 if the read is read_uncommitted, else 0
 
     def to_partition_rows(self, view: View) -> "Jumps":
         """Translate both row columns to row numbers of the whole partition."""
         return replace(self, row=view.to_partition_rows(self.row), furthest=view.to_partition_rows(self.furthest))
 
 
-NO_JUMPS: Final = Jumps(*[NOTHING] * 7)
+NO_JUMPS: Final = Jumps(*[NOTHING] * 8)
 
 
 def find_jumps(view: View) -> Jumps:
@@ -292,7 +301,9 @@ def find_jumps(view: View) -> Jumps:
     parts = [_jumps(view, mine, resumed) for mine in groups if np.any(resumed[mine])]
     slot, furthest, due = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [NOTHING] * 3
     certain, possible = view.possible_starts
-    return Jumps(reading.row[slot], furthest, due, certain[slot], possible[slot], reading.first[slot], reader[slot])
+    row = reading.row[slot]
+    uncommitted = view.sees_uncommitted[row].astype(np.int64)
+    return Jumps(row, furthest, due, certain[slot], possible[slot], reading.first[slot], reader[slot], uncommitted)
 
 
 def _readers(view: View) -> Ints:
@@ -313,14 +324,18 @@ def _jumps(view: View, mine: Ints, resumed: Mask) -> tuple[Ints, Ints, Ints]:
     return resuming, reading.row[ordered[reached_by[slot]]], furthest[slot]
 
 
-def _existing_offsets(view: View) -> Ints:
-    """Return the offsets of durable records, and of those whose acknowledgement promises that they are not lost."""
+def _existing_offsets(view: View, *, uncommitted: bool) -> Ints:
+    """Return the offsets of records that were read, and of those whose acknowledgement promises that they are not lost.
+
+    Without `uncommitted`, only those that readers of either isolation level must see.
+    """
     ops, acked = view.ops, view.acked
+    known = view.returned_offsets if uncommitted else view.durable_offsets
     if view.promise.unclean_election or not view.promise.acks_all:
-        return view.durable_offsets
-    decided = (ops.txn[acked] == UNKNOWN) | (ops.fate[acked] == Fate.COMMITTED)
+        return known
+    decided = (ops.txn[acked] == UNKNOWN) | (ops.fate[acked] == Fate.COMMITTED) | uncommitted
     offsets = ops.offset[acked[decided]]
-    return distinct(np.concatenate([view.durable_offsets, offsets[view.in_span(offsets)]]))
+    return distinct(np.concatenate([known, offsets[view.in_span(offsets)]]))
 
 
 def silent_resets(view: View) -> tuple[RuleFindings, ...]:
@@ -333,11 +348,11 @@ def silent_resets(view: View) -> tuple[RuleFindings, ...]:
         return ()
     parts = {weight: [no_findings(Rule.SILENT_RESET, weight)] for weight in (Weight.VIOLATION, Weight.UNDECIDED)}
     received = (ops.kind == Kind.READ) & (ops.status == Status.OK)
-    known = _existing_offsets(view)
-    for reader in distinct(jumps.who):
+    known = [_existing_offsets(view, uncommitted=uncommitted) for uncommitted in (False, True)]
+    for reader, uncommitted in {*zip(jumps.who.tolist(), jumps.uncommitted.tolist(), strict=True)}:
         by_reader = received & (_readers(view) == reader)
-        unseen = np.setdiff1d(known, ops.record_offset[by_reader[view.record_row]])
-        mine = np.flatnonzero(jumps.who == reader)
+        unseen = np.setdiff1d(known[uncommitted], ops.record_offset[by_reader[view.record_row]])
+        mine = np.flatnonzero((jumps.who == reader) & (jumps.uncommitted == uncommitted))
         for weight, low, high in (
             (Weight.VIOLATION, jumps.possible, jumps.first),
             (Weight.UNDECIDED, jumps.certain, jumps.possible),

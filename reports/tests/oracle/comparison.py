@@ -81,7 +81,8 @@ def _comparable(culprits: Culprits, history: History) -> Culprits:
     if any(row.quiet and list(row.offsets) != sorted(row.offsets) for row in history.reads):  # it has no last record
         found = defaultdict(set, {key: those for key, those in found.items() if key[0] not in LOST_OR_UNSEEN})
     # An audit adds acknowledged records without a known place, which check() does not return.
-    found[Rule.UNSEEN, Weight.VIOLATION] -= {send.row for send in history.sends if history.place(send) is None}
+    for rule in LOST_OR_UNSEEN:
+        found[rule, Weight.VIOLATION] -= {send.row for send in history.sends if history.place(send) is None}
     return found
 
 

@@ -127,6 +127,10 @@ class History:
     def may_be_read_committed(self, row: Row) -> bool:
         return self.isolation(row) != Isolation.READ_UNCOMMITTED
 
+    def sees_uncommitted(self, row: Row) -> bool:
+        """Return whether a reader must see the records of all transactions, which a log cleaner does not remove."""
+        return self.isolation(row) == Isolation.READ_UNCOMMITTED and not self.promise.compaction
+
     def previous_read(self, read: Row) -> Row | None:
         """Return the previous successful read with records of the same process and run."""
         earlier = [
@@ -168,12 +172,14 @@ class History:
 
     def was_read(self, send: Row) -> bool:
         """Return whether a successful read has the record of a send."""
-        return any(
-            value == send.value and (value != TOMBSTONE or offset == send.offset)
-            for row in self.reads
-            for offset, value in row.records
-            if row.succeeded
+        return any(self.is_record_of(send, *record) for row in self.reads if row.succeeded for record in row.records)
+
+    def is_record_of(self, send: Row, offset: int, value: int) -> bool:
+        """Return whether a record may be that of a send: by its offset for tombstones and equal values, if known."""
+        by_offset = value == TOMBSTONE or (
+            len(self.sends_of(value)) > 1 and send.acknowledged and send.offset is not None
         )
+        return value == send.value and (not by_offset or offset == send.offset)
 
     @cached_property
     def replies(self) -> list[Row]:

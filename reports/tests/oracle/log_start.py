@@ -85,16 +85,6 @@ def final_end(history: History, row: Row) -> int | None:
     return end if end >= row.high_watermark else None
 
 
-def end_of_polls(history: History, row: Row) -> int | None:
-    """Return from where on a last poll without records proves that there is nothing; its position may be deleted."""
-    waits = history.may_be_read_committed(row) and history.has_transactions
-    if row.kind is not Kind.READ or not row.quiet or not row.succeeded or row.records or waits:
-        return None
-    if row.position is None or row.high_watermark is not None:
-        return None
-    return max(row.position, log_start_of(history, row)[1])
-
-
 def passed_up_to_last(history: History, row: Row, offset: int) -> bool:
     """Return whether an offset is between the begin of a successful read and its last record."""
     if row.kind is not Kind.READ or not row.succeeded or not row.records:
@@ -104,9 +94,9 @@ def passed_up_to_last(history: History, row: Row, offset: int) -> bool:
 
 def passed(history: History, row: Row, offset: int) -> bool:
     """Return whether a successful read passed an offset, or proved that there is nothing from there on."""
-    ends = [end for end in (final_end(history, row), end_of_polls(history, row)) if end is not None]
+    end = final_end(history, row)
     begin = begin_of(history, row) if row.records else 0  # above the end if the records are not in order
-    return passed_up_to_last(history, row, offset) or any(offset >= max(begin, end) for end in ends)
+    return passed_up_to_last(history, row, offset) or (end is not None and offset >= max(begin, end))
 
 
 def weight_of_gap(history: History, read: Row, offset: int) -> Weight | None:

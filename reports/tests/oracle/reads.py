@@ -45,20 +45,32 @@ def is_in_log(send: Row) -> bool:
 
 def lost_writes(history: History, found: Findings) -> None:
     for send in history.sends:
-        if (send.txn is not None and not send.committed) or not counts_as_acknowledged(history, send):
-            continue
         place = history.place(send)
-        if not is_latest_of_key(history, send):
+        if not counts_as_acknowledged(history, send) or not is_latest_of_key(history, send):
             continue
         if place is None:
-            if is_unseen_anywhere(history, send):
-                found.add(Rule.UNSEEN, Weight.VIOLATION, send.row)
+            if is_for_all(send) and is_unseen_anywhere(history, send):
+                rule = Rule.LOST_WRITE if is_passed_everywhere(history, send) else Rule.UNSEEN
+                found.add(rule, Weight.VIOLATION, send.row)
         elif history.was_read(send):
             continue
         elif is_passed(history, send, place) and not may_be_absent(history, send, place):
             found.add(Rule.LOST_WRITE, Weight.VIOLATION, send.row)
-        elif not is_deleted(history, send, place):
+        elif is_for_all(send) and not is_deleted(history, send, place):
             found.add(Rule.UNSEEN, Weight.VIOLATION, send.row)
+
+
+def is_for_all(send: Row) -> bool:
+    """Return whether readers of either isolation level must see a record that was acknowledged."""
+    return send.txn is None or send.committed
+
+
+def is_passed_everywhere(history: History, send: Row) -> bool:
+    """Return whether reads that did not precede a send passed each offset at which its record may be."""
+    if send.value == TOMBSTONE or stuck_replies(history):
+        return False
+    offsets = {at for row in history.rows for at in (*row.offsets, row.position, row.high_watermark) if at is not None}
+    return all(is_passed(history, send, at) for at in {0, *offsets, *(offset + 1 for offset in offsets)})
 
 
 def may_be_absent(history: History, send: Row, place: int) -> bool:
@@ -77,7 +89,8 @@ def is_unseen_anywhere(history: History, send: Row) -> bool:
     """Return whether no read of any outcome received a record whose offset is unknown."""
     if send.value == TOMBSTONE:
         return history.unknown_tombstones_read < len(history.unknown_tombstones)
-    return not history.was_received(send)
+    named = {other.offset for other in history.sends_of(send.value or 0) if other.acknowledged}
+    return not any(value == send.value and at not in named for row in history.reads for at, value in row.records)
 
 
 def is_beyond_stuck_end(history: History, offset: int) -> bool:
@@ -90,7 +103,8 @@ def proves_loss(history: History, row: Row, offset: int) -> bool:
 
 
 def is_passed(history: History, send: Row, offset: int) -> bool:
-    return any(proves_loss(history, row, offset) and not row.precedes(send) for row in history.rows)
+    rows = [row for row in history.rows if is_for_all(send) or history.sees_uncommitted(row)]
+    return any(proves_loss(history, row, offset) and not row.precedes(send) for row in rows)
 
 
 def is_deleted(history: History, send: Row, offset: int) -> bool:
@@ -98,14 +112,15 @@ def is_deleted(history: History, send: Row, offset: int) -> bool:
     return any(offset < start and not row.precedes(send) for row, start in proved_log_starts(history))
 
 
-def durable_offsets(history: History, but: Row) -> set[int]:
-    """Return where another successful read has a record that must stay."""
+def due_offsets(history: History, reader: Row, *, is_end: bool = False) -> set[int]:
+    """Return where another successful read has a record that a reader must see; `is_end`: if it is below the end."""
+    sees_all = history.sees_uncommitted(reader) or (is_end and not history.promise.compaction)
     return {
         offset
         for read in history.reads
-        if read is not but and read.succeeded
+        if read is not reader and read.succeeded
         for offset, value in read.records
-        if is_durable(history, offset, value)
+        if sees_all or is_durable(history, offset, value)
     }
 
 
@@ -121,8 +136,10 @@ def is_durable(history: History, offset: int, value: int) -> bool:
 
 def skipped_records(history: History, found: Findings) -> None:
     for row in history.rows:
-        for offset in sorted(durable_offsets(history, row)):
+        for offset in sorted(due_offsets(history, row, is_end=True)):
             if not passed(history, row, offset) or offset in row.offsets:
+                continue
+            if passed_up_to_last(history, row, offset) and offset not in due_offsets(history, row):
                 continue
             weight = weight_of_gap(history, row, offset)
             if weight is not None:
@@ -174,11 +191,7 @@ def durable_values(history: History, offset: int) -> set[int]:
 
 
 def _blame(history: History, found: Findings, row: Row, offset: int, weight: Weight) -> None:
-    having = [
-        read
-        for read in history.reads
-        if read.succeeded and any(at == offset and is_durable(history, at, value) for at, value in read.records)
-    ]
+    having = [read for read in history.reads if had_record(history, read, offset)]
     had = any(read.precedes(row) for read in having)
     has_later = any(read.returned > row.invoked for read in having)
     if (row.position is not None or row.quiet) and had and not has_later:
@@ -191,6 +204,14 @@ def _blame(history: History, found: Findings, row: Row, offset: int, weight: Wei
         found.add(Rule.POLL_SKIP, weight, row.row)
     else:
         found.add(Rule.INT_NONMONOTONIC_POLL, weight, row.row)
+
+
+def had_record(history: History, read: Row, offset: int) -> bool:
+    """Return whether a successful read has a record at an offset, in a compacted topic one that must stay."""
+    return read.succeeded and any(
+        at == offset and (not history.promise.compaction or is_durable(history, at, value))
+        for at, value in read.records
+    )
 
 
 def disordered_reads(history: History, found: Findings) -> None:
@@ -216,15 +237,11 @@ def torn_transactions(history: History, found: Findings) -> None:
         if send.txn is None or send.aborted or send.rejected or place is None or not is_latest_of_key(history, send):
             continue
         readers = [read for read in history.reads if read.succeeded and history.may_be_read_committed(read)]
-        if any(_has(read, send) for read in readers):
+        if any(history.is_record_of(send, *record) for read in readers for record in read.records):
             continue
         proofs = [row for row in history.rows if history.is_read_committed(row) and proves_loss(history, row, place)]
         if any(not row.precedes(send) for row in proofs):
             found.add(Rule.TORN_TRANSACTION, Weight.VIOLATION, send.row)
-
-
-def _has(read: Row, send: Row) -> bool:
-    return any(value == send.value and (value != TOMBSTONE or offset == send.offset) for offset, value in read.records)
 
 
 def silent_resets(history: History, found: Findings) -> None:
@@ -243,11 +260,12 @@ def silent_resets(history: History, found: Findings) -> None:
 
 
 def existing_offsets(history: History, read: Row) -> Iterator[int]:
-    """Return the offsets of records that are known to be durable."""
-    yield from durable_offsets(history, read)
+    """Return the offsets of records that a reader must see."""
+    yield from due_offsets(history, read)
     for send in history.acknowledged:
         may_be_lost = not history.promise.acks_all or history.promise.unclean_election
-        if send.offset is not None and (send.txn is None or send.committed) and not may_be_lost:
+        is_due = is_for_all(send) or history.sees_uncommitted(read)
+        if send.offset is not None and is_due and not may_be_lost:
             yield send.offset
 
 

@@ -5,6 +5,7 @@ from highwater.reports.rules.findings import Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.oracle.findings import Findings
 from highwater.reports.tests.oracle.history import History, Row
+from highwater.reports.tests.oracle.values import weight_of_receipt
 
 
 def early_reads(history: History, found: Findings) -> None:
@@ -18,9 +19,10 @@ def early_reads(history: History, found: Findings) -> None:
                 continue
             beyond, returned = is_beyond(history, row, send), returned_as_committed(history, row, send)
             # The coordinator may have aborted a transaction that was not committed, so that readers may pass it.
-            early = row.returned < send.ended and ((beyond and send.committed) or (returned and not send.aborted))
-            if early or (row.returned < last_sent and beyond):
+            if beyond and ((row.returned < send.ended and send.committed) or row.returned < last_sent):
                 found.add(Rule.EARLY_READ, Weight.VIOLATION, send.txn)
+            if returned and row.returned < send.ended and not send.aborted:
+                found.add(Rule.EARLY_READ, weight_of_receipt(history, row), send.txn)
 
 
 def begin_of_commit(history: History, send: Row) -> int:

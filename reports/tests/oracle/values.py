@@ -24,21 +24,14 @@ def inconsistent_offsets(history: History, found: Findings) -> None:
 
 def duplicates(history: History, found: Findings) -> None:
     records = known_records(history)
-    for offset, value in records:
-        if value != TOMBSTONE and any(other != offset and same == value for other, same in records):
-            found.add(Rule.DUPLICATE, weight_of_duplicate(history, value), value)
-
-
-def weight_of_duplicate(history: History, value: int) -> Weight:
-    sends = history.sends_of(value)
-    epochs = {send.producer for send in sends if send.producer is not None}
-    if len(epochs) > 1:
-        return Weight.INFORMATION
-    if len(sends) > 1 and any(send.aborted for send in sends):
-        return Weight.INFORMATION
-    if any(send.gave_up and not kept_its_epoch(history, send) for send in sends):
-        return Weight.UNDECIDED
-    return Weight.VIOLATION
+    for value in {value for _, value in records} - {TOMBSTONE}:
+        sends = history.sends_of(value)
+        named = {send.offset for send in sends if send.acknowledged and send.offset is not None}
+        offsets = {offset for offset, other in records if other == value}
+        anywhere = [send for send in sends if not send.rejected and send.offset is None]
+        if len(offsets) > 1 and len(offsets - named) > len(anywhere):
+            unsure = any(send.gave_up and not kept_its_epoch(history, send) for send in sends)
+            found.add(Rule.DUPLICATE, Weight.UNDECIDED if unsure else Weight.VIOLATION, value)
 
 
 def kept_its_epoch(history: History, send: Row) -> bool:
@@ -102,6 +95,11 @@ def future_ends(history: History, found: Findings) -> None:
                 found.add(Rule.FUTURE_READ, weight, send.row)
 
 
+def weight_of_receipt(history: History, read: Row) -> Weight:
+    """Return UNDECIDED if neither the read nor the history states the isolation level."""
+    return Weight.VIOLATION if history.is_read_committed(read) else Weight.UNDECIDED
+
+
 def aborted_reads(history: History, found: Findings) -> None:
     for read in history.reads:
         if not history.may_be_read_committed(read):
@@ -109,7 +107,8 @@ def aborted_reads(history: History, found: Findings) -> None:
         for offset, value in read.records:
             writers = history.writers(offset, value)
             if writers and all(send.aborted for send in writers):
-                found.add(Rule.ABORTED_READ, Weight.VIOLATION, min(writers, key=lambda send: send.invoked).row)
+                first = min(writers, key=lambda send: send.invoked)
+                found.add(Rule.ABORTED_READ, weight_of_receipt(history, read), first.row)
 
 
 def precommitted_reads(history: History, found: Findings) -> None:
@@ -119,14 +118,15 @@ def precommitted_reads(history: History, found: Findings) -> None:
         for offset, value in read.records:
             writers = history.writers(offset, value)
             if writers and all(send.txn == read.txn for send in writers):
-                found.add(Rule.PRECOMMITTED_READ, Weight.VIOLATION, min(writers, key=lambda send: send.invoked).row)
+                first = min(writers, key=lambda send: send.invoked)
+                found.add(Rule.PRECOMMITTED_READ, weight_of_receipt(history, read), first.row)
 
 
 def rejected_records(history: History, found: Findings) -> None:
-    """A value was read of which all sends, outside transactions, were rejected; the first read of it counts."""
+    """A value was read of which all sends were rejected; the first read of it counts."""
     for value in {value for read in history.reads for _, value in read.records if value != TOMBSTONE}:
         sends = history.sends_of(value)
-        if sends and all(send.rejected and send.txn is None for send in sends):
+        if sends and all(send.rejected for send in sends):
             first = next(row for row in history.reads if _has(row, value))
             found.add(Rule.REJECTED_RECORD_READ, Weight.VIOLATION, first.row)
 

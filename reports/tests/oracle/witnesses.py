@@ -27,6 +27,7 @@ from highwater.reports.tests.oracle.log_start import (
     proved_log_starts,
     weight_of_gap,
 )
+from highwater.reports.tests.oracle.order import end_below, in_order
 from highwater.reports.tests.oracle.reads import (
     durable_values,
     existing_offsets,
@@ -81,10 +82,10 @@ def _have_two_values(first: Row, second: Row, offset: int, history: History) -> 
 
 
 def _is_duplicate(first: Row, second: Row, offset: int, history: History) -> bool:
-    """Both returned a value, one of them at the offset and the other one elsewhere."""
+    """Both returned a value, the second at the offset, which no acknowledgement names, and the first elsewhere."""
     for value in (_values_at(first, offset) | _values_at(second, offset)) - {TOMBSTONE}:
-        one, other = _offsets_of(first, value), _offsets_of(second, value)
-        if (offset in one and other - {offset}) or (offset in other and one - {offset}):
+        named = any(send.offset == offset and send.acknowledged for send in history.sends_of(value))
+        if not named and offset in _offsets_of(second, value) and _offsets_of(first, value) - {offset}:
             return True
     return False
 
@@ -159,7 +160,7 @@ def _is_rejected(first: Row, second: Row, offset: int, history: History) -> bool
     if first.kind is not Kind.READ or not second.rejected or second.value == TOMBSTONE:
         return False
     sends = history.sends_of(second.value or 0)
-    return second.value in _values_at(first, offset) and all(send.rejected and send.txn is None for send in sends)
+    return second.value in _values_at(first, offset) and all(send.rejected for send in sends)
 
 
 # -- records that a read lacks -----------------------------------------------------------------------
@@ -169,7 +170,7 @@ def _must_be_read(send: Row, offset: int, history: History) -> bool:
     """Return whether a send is acknowledged at the offset (or a failed read has it), and no read returned it."""
     received = send.value != TOMBSTONE and history.was_received(send) and not send.rejected
     known = send.acknowledged or (send.kind is Kind.SEND and received)
-    if not known or not (send.txn is None or send.committed) or not is_latest_of_key(history, send):
+    if not known or not is_latest_of_key(history, send):
         return False
     return history.place(send) == offset and not history.was_read(send)
 
@@ -187,12 +188,16 @@ def _shows_absence(send: Row, row: Row, offset: int, history: History) -> bool:
 def _is_lost(first: Row, second: Row, offset: int, history: History) -> bool:
     if not _must_be_read(first, offset, history) or may_be_absent(history, first, offset):
         return False
-    return _shows_absence(first, second, offset, history)
+    return _must_see(second, first, history) and _shows_absence(first, second, offset, history)
+
+
+def _must_see(reader: Row, send: Row, history: History) -> bool:
+    return send.txn is None or send.committed or history.sees_uncommitted(reader)
 
 
 def _is_unseen(first: Row, second: Row | None, offset: int, history: History) -> bool:
     """No read proves that the record is lost, and neither a deletion nor a log start explains its absence."""
-    if second is not None or not _must_be_read(first, offset, history):
+    if second is not None or not _must_be_read(first, offset, history) or not (first.txn is None or first.committed):
         return False
     explained = any(offset < start and not row.precedes(first) for row, start in proved_log_starts(history))
     lost = any(_shows_absence(first, row, offset, history) for row in history.rows)
@@ -204,14 +209,29 @@ def _had_durable(read: Row, offset: int, history: History) -> bool:
     return is_read and any(is_durable(history, offset, value) for value in _values_at(read, offset))
 
 
+def _had(read: Row, offset: int, history: History) -> bool:
+    """Return whether a successful read returned a record, in a compacted topic one that must stay."""
+    if history.promise.compaction:
+        return _had_durable(read, offset, history)
+    return read.kind is Kind.READ and read.succeeded and bool(_values_at(read, offset))
+
+
+def _is_due(reader: Row, offset: int, history: History) -> bool:
+    """Return whether a read returned a record that a reader which passes it must see."""
+    if history.sees_uncommitted(reader):
+        return any(_had(read, offset, history) for read in history.reads)
+    return any(_had_durable(read, offset, history) for read in history.reads)
+
+
 def _is_truncated(first: Row, second: Row, offset: int, history: History) -> bool:
     """The second had the record before the first passed its place, and no read had it afterwards."""
-    if not second.precedes(first) or not _had_durable(second, offset, history):
+    if not second.precedes(first) or not _had(second, offset, history):
         return False
     if history.promise.compaction and not _is_kept_by_compaction(offset, history):
         return False
-    later = any(_had_durable(read, offset, history) and read.returned > first.invoked for read in history.reads)
-    return not later and passed(history, first, offset) and offset not in first.offsets
+    later = any(_had(read, offset, history) and read.returned > first.invoked for read in history.reads)
+    is_due = _is_due(first, offset, history) or not passed_up_to_last(history, first, offset)
+    return is_due and not later and passed(history, first, offset) and offset not in first.offsets
 
 
 def _is_kept_by_compaction(offset: int, history: History) -> bool:
@@ -239,7 +259,7 @@ def _skips_before(first: Row, second: Row | None, offset: int, history: History)
     if history.promise.compaction or not passed_up_to_last(history, first, offset) or offset >= first.first:
         return False
     is_previous = second is history.previous_read(first) if second else first.position is not None
-    return is_previous and any(_had_durable(read, offset, history) for read in history.reads)
+    return is_previous and _is_due(first, offset, history)
 
 
 def _skips_within(first: Row, second: Row, offset: int, history: History) -> bool:
@@ -249,7 +269,9 @@ def _skips_within(first: Row, second: Row, offset: int, history: History) -> boo
     if second is first:
         return any(after <= before and offset in {before, after} for before, after in pairs)
     lacks = passed_up_to_last(history, first, offset) and offset > first.first and offset not in first.offsets
-    return lacks and not history.promise.compaction and _had_durable(second, offset, history)
+    return (
+        lacks and not history.promise.compaction and _had(second, offset, history) and _is_due(first, offset, history)
+    )
 
 
 def _is_torn(first: Row, second: Row, offset: int, history: History) -> bool:
@@ -260,14 +282,10 @@ def _is_torn(first: Row, second: Row, offset: int, history: History) -> bool:
     if first.kind is not Kind.SEND or first.txn is None or first.aborted or first.rejected:
         return False
     readers = [read for read in history.reads if read.succeeded and history.may_be_read_committed(read)]
-    if any(_is_record_of(first, at, value) for read in readers for at, value in read.records):
+    if any(history.is_record_of(first, at, value) for read in readers for at, value in read.records):
         return False
     skipped = history.is_read_committed(second) and _shows_absence(first, second, offset, history)
     return history.place(first) == offset and is_latest_of_key(history, first) and skipped
-
-
-def _is_record_of(send: Row, offset: int, value: int) -> bool:
-    return value == send.value and (value != TOMBSTONE or offset == send.offset)
 
 
 def _is_reset(first: Row, second: Row, offset: int, history: History) -> bool:
@@ -388,8 +406,9 @@ def _is_fenced(first: Row, second: Row) -> bool:
 
 
 def _previous_by_sequence(first: Row, sends: list[Row]) -> Row | None:
-    before = [send for send in sends if (send.sequence or 0) < (first.sequence or 0)]
-    return max(before, key=lambda send: send.sequence or 0, default=None)
+    order = in_order([send.sequence or 0 for send in [first, *sends]])
+    before = [send for send in sends if order.index(send.sequence or 0) < order.index(first.sequence or 0)]
+    return max(before, key=lambda send: order.index(send.sequence or 0), default=None)
 
 
 def _place_in_order(send: Row, history: History) -> int | None:
@@ -418,6 +437,38 @@ def _is_inverted(first: Row, second: Row, offset: int, history: History) -> bool
 
 
 # -- ends of the log ---------------------------------------------------------------------------------
+
+
+def _has_newer_record(first: Row, second: Row, offset: int, history: History) -> bool:
+    """The second states a newer epoch: of a record of the first, or before a record of the first was sent."""
+    if first.leader_epoch != offset or second.leader_epoch is None or second.leader_epoch <= offset:
+        return False
+    mine = [send for send in history.sends if not send.rejected and _is_below(history.place(send), end_below(first))]
+    return any(second is send or second.precedes(send) for send in mine) and first in history.epoch_statements
+
+
+def _is_below(place: int | None, end: int) -> bool:
+    return place is not None and place < end
+
+
+def _weight_of_epochs(first: Row, second: Row | None, offset: int, history: History) -> Weight:
+    assert second is not None
+    mine = [send for send in history.sends if not send.rejected and _is_below(history.place(send), end_below(first))]
+    certain = history.promise.acks_all and not history.promise.unclean_election
+    return Weight.VIOLATION if certain and any(map(second.precedes, mine)) else Weight.UNDECIDED
+
+
+def _weight_of_receipt(first: Row, second: Row | None, offset: int, history: History) -> Weight:
+    return Weight.VIOLATION if history.is_read_committed(first) else Weight.UNDECIDED
+
+
+def _weight_of_early(first: Row, second: Row | None, offset: int, history: History) -> Weight:
+    """Return UNDECIDED if only the isolation level of the reader, which is not stated, makes the read early."""
+    assert second is not None
+    passed_it = _is_beyond(first, second, history)
+    requested = (second.ended or 0) if second.committed else 0
+    certain = passed_it and first.returned < max(requested, begin_of_commit(history, second))
+    return Weight.VIOLATION if certain or history.is_read_committed(first) else Weight.UNDECIDED
 
 
 def _is_stale(first: Row, second: Row, offset: int, history: History) -> bool:
@@ -671,6 +722,10 @@ WEIGHTS: Final[dict[Rule, Callable[[Row, Row | None, int, History], Weight | Non
     Rule.STALE_READ: _weight_of_ends,
     Rule.HIGH_WATERMARK_REGRESSION: _weight_of_ends,
     Rule.FUTURE_READ: _weight_of_future,
+    Rule.EPOCH_SAFETY: _weight_of_epochs,
+    Rule.ABORTED_READ: _weight_of_receipt,
+    Rule.PRECOMMITTED_READ: _weight_of_receipt,
+    Rule.EARLY_READ: _weight_of_early,
     Rule.RESURRECTED_RECORD: _weight_of_replica,
 }
 
@@ -716,5 +771,6 @@ PREDICATES: Final[dict[Rule, Predicate]] = {
         Rule.REPLICA_DIVERGENCE: _diverges,
         Rule.TOPIC_REBORN: _is_reborn,
         Rule.REJECTED_RECORD_READ: _is_rejected,
+        Rule.EPOCH_SAFETY: _has_newer_record,
     }.items()
 }
