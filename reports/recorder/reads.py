@@ -87,7 +87,7 @@ def _complete(link: Link, operation: Operation, requested: RequestedPartition, p
     }  # fmt: skip
     recording = link.cluster.recording
     try:
-        value = _records(part, requested.position, committed=committed)
+        value = _records(part, committed=committed)
     except Undecoded as error:
         recording.unrecorded(f"Fetch of {requested.topic}-{part.partition_index}: {error}")
         recording.complete(operation, "info", error="records not decoded", position=requested.position)
@@ -95,8 +95,8 @@ def _complete(link: Link, operation: Operation, requested: RequestedPartition, p
         recording.complete(operation, "ok", value=value, **fields)
 
 
-def _records(part: Any, position: int, *, committed: bool) -> list[tuple[int, Any]]:
-    """Return records as a consumer would: from its position, without aborted transactions."""
+def _records(part: Any, *, committed: bool) -> list[tuple[int, Any]]:
+    """Return all records of the batches, which may begin below the position, without aborted transactions."""
     starts = (
         sorted((aborted.first_offset, aborted.producer_id) for aborted in part.aborted_transactions or ())
         if committed
@@ -110,7 +110,7 @@ def _records(part: Any, position: int, *, committed: bool) -> list[tuple[int, An
         if header.is_control:
             aborting.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborting):
-            found += [(record.offset, value_of(header, record)) for record in records if record.offset >= position]
+            found += [(record.offset, value_of(header, record)) for record in records]
     return found
 
 

@@ -242,7 +242,10 @@ def batch_at(offset: int, value: bytes, **more: Any) -> bytes:
     return bytes(batch)
 
 
-@pytest.mark.parametrize(("isolation", "values"), [(1, ["c [8/0/0]"]), (0, ["a [7/0/0]", "b [7/0/1]", "c [8/0/0]"])])
+@pytest.mark.parametrize(
+    ("isolation", "values"),
+    [(1, ["x [7/0/9]", "c [8/0/0]"]), (0, ["x [7/0/9]", "a [7/0/0]", "b [7/0/1]", "c [8/0/0]"])],
+)
 def test_aborted_records_are_left_out_as_a_consumer_leaves_them_out(isolation: int, values: list[str]) -> None:
     data = b"".join(
         [

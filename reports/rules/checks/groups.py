@@ -314,7 +314,7 @@ def double_ownership(tables: Tables, *, offset_expiry: bool = False) -> Iterator
     """Find double-ownership in SyncGroup replies, in accepted commits, and in assignments seen by members."""
     yield from _granted_twice(tables, offset_expiry=offset_expiry)
     yield from _commits_interleave(tables)
-    yield from _believed_twice(tables)
+    yield from _believed_twice(tables, offset_expiry=offset_expiry)
 
 
 def _granted_twice(tables: Tables, *, offset_expiry: bool) -> Iterator[StepFinding]:
@@ -356,8 +356,8 @@ def _commits_interleave(tables: Tables) -> Iterator[StepFinding]:
                 break
 
 
-def _believed_twice(tables: Tables) -> Iterator[StepFinding]:
-    """Find two members that hold a partition at once.
+def _believed_twice(tables: Tables, *, offset_expiry: bool) -> Iterator[StepFinding]:
+    """Find two members that hold a partition at once, or one after the other in one generation of a group that lasts.
 
     A violation if it is one generation, or if the older member still commits. A member that holds it from an earlier
     generation than the other is a zombie, which is information.
@@ -374,15 +374,20 @@ def _believed_twice(tables: Tables) -> Iterator[StepFinding]:
             over = next(
                 (s.returned for s in last[older.process] if s.returned > older.returned and _ends(s, older)), int(NEVER)
             )
+            one_generation = newer.epoch == older.epoch >= 0
+            # A static member keeps its instance id when another process takes its place.
+            two_members = newer.member != older.member or not newer.member
             if over < newer.returned:
+                alive = not offset_expiry and has_offset(tables, newer.group, newer)
+                if one_generation and alive and two_members and older.member and newer.member:
+                    yield StepFinding(Rule.DOUBLE_OWNERSHIP, newer.subject, newer.epoch, newer, older)
                 continue
             live = any(
                 s.process == older.process and s.subject == older.subject and s.epoch >= newer.epoch >= older.epoch >= 0
                 and newer.returned < s.invoked < over for s in commits
             )  # fmt: skip
-            # A static member keeps its instance id when another process takes its place.
-            live |= newer.epoch == older.epoch >= 0 and (newer.member != older.member or not newer.member)
-            yield StepFinding(Rule.DOUBLE_OWNERSHIP, newer.subject, newer.epoch, newer, older, _certain(live))
+            known = _certain(live or (one_generation and two_members))
+            yield StepFinding(Rule.DOUBLE_OWNERSHIP, newer.subject, newer.epoch, newer, older, known)
 
 
 def _ends(step: Step, held: Step) -> bool:

@@ -45,13 +45,18 @@ def _neighbours(major: Ints, minor: Ints) -> tuple[Ints, Ints]:
 
 
 def inconsistent_offsets(view: View) -> RuleFindings:
-    """Find inconsistent-offsets: two values were acknowledged or read at one offset."""
-    observations = view.observations
-    a, b = _neighbours(observations.offset, observations.value)
-    first = first_of_each(observations.offset[a])  # one finding per offset
-    return RuleFindings(
-        Rule.INCONSISTENT_OFFSETS, observations.row[a[first]], observations.row[b[first]], observations.offset[a[first]]
+    """Find inconsistent-offsets: two values, or two sends of one value, were acknowledged or read at one offset."""
+    seen = view.observations
+    a, b = (
+        np.concatenate(pair)
+        for pair in zip(
+            _neighbours(seen.offset, seen.value),
+            _neighbours(view.ops.offset[view.acked], view.acked),  # observations begin with the acknowledgements
+            strict=True,
+        )
     )
+    first = first_of_each(seen.offset[a])  # one finding per offset
+    return RuleFindings(Rule.INCONSISTENT_OFFSETS, seen.row[a[first]], seen.row[b[first]], seen.offset[a[first]])
 
 
 def duplicates(view: View) -> tuple[RuleFindings, ...]:

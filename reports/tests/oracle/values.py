@@ -18,7 +18,8 @@ def known_records(history: History) -> set[tuple[int, int]]:
 def inconsistent_offsets(history: History, found: Findings) -> None:
     records = known_records(history)
     for offset, value in records:
-        if any(other == offset and other_value != value for other, other_value in records):
+        sends = [send for send in history.acknowledged if send.offset == offset]
+        if len(sends) > 1 or any(other == offset and other_value != value for other, other_value in records):
             found.add(Rule.INCONSISTENT_OFFSETS, Weight.VIOLATION, offset)
 
 

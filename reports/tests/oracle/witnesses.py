@@ -78,7 +78,9 @@ def _offsets_of(row: Row, value: int) -> set[int]:
 
 
 def _have_two_values(first: Row, second: Row, offset: int, history: History) -> bool:
-    return any(one != other for one in _values_at(first, offset) for other in _values_at(second, offset))
+    two_sends = first is not second and first.acknowledged and second.acknowledged
+    pairs = [(one, other) for one in _values_at(first, offset) for other in _values_at(second, offset)]
+    return any(one != other or two_sends for one, other in pairs)
 
 
 def _is_duplicate(first: Row, second: Row, offset: int, history: History) -> bool:
