@@ -6,9 +6,12 @@ Most were found by an author who had read no rule: the auditor missed them, or c
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from highwater.reports.tests.histories import History
+from highwater.reports.audit import audit
+from highwater.reports.tests.histories import PROMISED, History
+from highwater.reports.tests.pairs import PAIRS
 from highwater.reports.tests.scenarios import KEY, Row, Scenarios, begin, check, end, event, leave, member, op
 
 SCENARIOS = Scenarios()
@@ -408,3 +411,14 @@ def a_transactional_id_receives_an_older_epoch(h: History) -> None:
 @pytest.mark.parametrize("row", SCENARIOS, ids=[row.name for row in SCENARIOS])
 def test_a_group_violates_exactly_its_rules(row: Row, tmp_path: Path) -> None:
     check(row, tmp_path)
+
+
+def test_the_second_witness_of_a_commit_ahead_is_the_poll_before_it(tmp_path: Path) -> None:
+    write, config = PAIRS[24, ""]["anomaly"]
+    history = History(msgspec.structs.replace(PROMISED, **config))
+    write(history)
+    (finding,) = [each for each in audit(history.write(tmp_path / "history.ndjson")).findings if each.rule == 24]
+    ((commit, poll),) = [evidence.operations for evidence in finding.witnesses]
+    assert (history.events[commit.invoked].f, history.events[poll.invoked].f) == ("commit", "poll")
+    assert poll.returned is not None
+    assert poll.returned < commit.invoked

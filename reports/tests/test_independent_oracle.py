@@ -3,14 +3,17 @@
 from collections import Counter
 from itertools import islice, product
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from highwater.reports.columns import Kind, Status
+from highwater.reports.columns import UNKNOWN, Kind, Status
+from highwater.reports.rules.checks.outcomes import received
 from highwater.reports.rules.findings import Promise, Weight
 from highwater.reports.rules.partition import check
 from highwater.reports.rules.rule import Rule
+from highwater.reports.rules.view import View
 from highwater.reports.tests.oracle import exhaustive, find_culprits
 from highwater.reports.tests.oracle.comparison import differences, violations
 from highwater.reports.tests.oracle.histories import Origin, random_history
@@ -18,6 +21,7 @@ from highwater.reports.tests.oracle.history import History
 from highwater.reports.tests.oracle.mixtures import mixture
 from highwater.reports.tests.oracle.simulation import FEATURES
 from highwater.reports.tests.oracle.situations import SITUATIONS
+from highwater.reports.tests.oracle.transactions import shown_to_commit
 from highwater.reports.tests.random_ops import operations
 
 RANDOM_HISTORIES = 1000
@@ -39,6 +43,16 @@ def test_the_rules_find_what_the_oracle_finds(seed: int) -> None:
     sample = random_history(seed)
     assert differences(sample.ops, sample.promise) == {}
     assert differences(*mixture(seed)) == {}
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=RANDOM_HISTORIES)
+def test_the_rules_and_the_oracle_agree_which_transactions_committed(seed: int) -> None:
+    sample = random_history(seed)
+    for ops, promise in ((sample.ops, sample.promise), mixture(seed)):
+        view = View(ops, promise)
+        unknown = np.unique(ops.txn[(ops.txn != UNKNOWN) & (ops.fate == UNKNOWN)])
+        assert {*received(unknown, "", view).tolist()} == shown_to_commit(History(ops, promise))
 
 
 def test_a_correct_partition_has_no_violation() -> None:

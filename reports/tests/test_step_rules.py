@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from highwater.reports.columns import NEVER, UNKNOWN, Fate, Kind, Status
 from highwater.reports.rules import run
 from highwater.reports.rules.checks import groups
+from highwater.reports.rules.checks.outcomes import fetched_alone
 from highwater.reports.rules.findings import Weight
 from highwater.reports.rules.run import LastPoll, _left_out
 from highwater.reports.rules.view import View
@@ -186,6 +187,26 @@ def test_offsets_that_only_an_aborted_transaction_committed_are_found_when_fetch
     expected = {s.invoked for s in completed(made, "committed") if s.number in aborted_offsets - committed_offsets}
     found = [each for each in groups.committed_offsets(run) if each.rule == 37]
     assert {each.first.invoked for each in found if each.second.f == "send_offsets"} == expected
+
+
+@histories
+@thorough
+def test_fetched_offsets_show_that_the_only_transaction_which_sent_them_committed(chance: random.Random) -> None:
+    made = random_steps(chance, ["committed", "commit", "send_offsets", "send_offsets"], largest=8)
+    run, ended = Tables(), [chance.choice([0, 20, 40, int(NEVER)]) for _ in range(3)]
+    made = [step._replace(txn=chance.randrange(3)) if step.f == "send_offsets" else step for step in made]
+    for txn, moment in enumerate(ended):
+        run.transactions.ended[run.transactions.number(txn)] = moment
+        run.transactions.begun[txn] = True
+    for step in made:
+        run.add(step)
+    expected = set()
+    for sent in (step for step in made if step.f == "send_offsets"):
+        same = [step for step in made if step.number == sent.number]
+        fetches = [step.returned for step in completed(same, "committed")]
+        alone = all(step.f == "committed" or step.txn == sent.txn for step in same)
+        expected |= {sent.txn} if alone and fetches and min(fetches) > ended[sent.txn] else set()
+    assert {*fetched_alone({0, 1, 2}, run)} == expected
 
 
 # -- rules 28 and 31 ---------------------------------------------------------------------------------

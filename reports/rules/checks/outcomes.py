@@ -23,12 +23,12 @@ def shown_commits(map_partitions: PartitionMap, tables: Tables) -> tuple[int, ..
     unknown = np.flatnonzero((fate[:-1] == UNKNOWN) & (ended[:-1] < NEVER))
     if not len(unknown):
         return ()
-    by_reads = [txns for _, txns in map_partitions(SpanTask(partial(_received, unknown), _all_of))]
-    by_fetches = list(_fetched({*unknown.tolist()}, tables))
+    by_reads = [txns for _, txns in map_partitions(SpanTask(partial(received, unknown), _all_of))]
+    by_fetches = list(fetched_alone({*unknown.tolist()}, tables))
     return tuple(distinct(np.concatenate([*by_reads, np.array(by_fetches, np.int64)])).tolist())
 
 
-def _received(txns: Ints, _: str, view: View) -> Ints:
+def received(txns: Ints, _: str, view: View) -> Ints:
     """Return those of `txns` of which a read_committed reader received a record after the commit was requested."""
     if not view.has_transactions:
         return NOTHING
@@ -43,7 +43,7 @@ def _all_of(parts: list[Ints]) -> Ints:
     return np.concatenate([NOTHING, *parts])
 
 
-def _fetched(txns: set[int], tables: Tables) -> Iterator[int]:
+def fetched_alone(txns: set[int], tables: Tables) -> Iterator[int]:
     """Yield those of `txns` whose offset was fetched, which nothing else wrote, after the commit was requested."""
     fate, ended = tables.transactions.fate, tables.transactions.columns()[1]
     writers: dict[tuple[str, str, int], set[int]] = {}

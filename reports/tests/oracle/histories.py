@@ -30,6 +30,7 @@ from highwater.reports.tests.random_ops import operations, random_operations
 
 Row = dict[str, Any]
 OFFSETS: Final = 8
+SEQUENCES: Final = 1 << 31
 LIMITS_MS: Final = (UNKNOWN, 3, 10)
 
 
@@ -342,6 +343,14 @@ def _set_producer(chance: random.Random, rows: list[Row]) -> None:
     }
 
 
+def _wrap_sequences(chance: random.Random, rows: list[Row]) -> None:
+    """Let the sequences of all sends wrap from the largest one to 0."""
+    shift = SEQUENCES - chance.randint(0, 4)
+    for row in rows:
+        if _is_send(row) and row.get("sequence", UNKNOWN) >= 0:
+            row["sequence"] = (row["sequence"] + shift) % SEQUENCES
+
+
 def _set_gave_up(chance: random.Random, rows: list[Row]) -> None:
     _pick(chance, rows, _is_send)["gave_up"] = chance.choice([UNKNOWN, 1])
 
@@ -534,7 +543,7 @@ CHANGES: Final[tuple[Callable[[random.Random, list[Row]], None], ...]] = (
     _move_ack, _set_end, _set_end, _set_log_start, _set_position, _set_epoch, _set_status, _make_former,
     _set_transaction, _set_fate, _remove_row, _late_returns, _set_isolation, _set_quiet, _set_deletion, _add_deletion,
     _skip_on_resuming, _skip_on_resuming, _process_twice, _read_as_before, _lower_end, _set_producer, _set_gave_up,
-    _send_again, _send_aborted_again, _set_group, _set_run, _set_time,
+    _wrap_sequences, _send_again, _send_aborted_again, _set_group, _set_run, _set_time,
 )  # fmt: skip
 CHANGES_OF_FEATURES: Final = {
     "compaction": _read_as_before,

@@ -95,7 +95,7 @@ def previous_of_producer(sends: list[tuple[Row, int]], later: Row) -> tuple[Row,
 def in_order(sequences: list[int]) -> list[int]:
     """Return the sequences of a producer from the first to the last, which is before the largest gap on the circle."""
     known = sorted(set(sequences))
-    turns = [[*known[place:], *known[:place]] for place in range(len(known))]
+    turns = [known, *([*known[place:], *known[:place]] for place in range(len(known) - 1, 0, -1))]
     if known[-1] >= LAST_SEQUENCE + 1:
         return known
     return max(turns, key=lambda turn: (turn[0] - turn[-1]) % (LAST_SEQUENCE + 1) or LAST_SEQUENCE + 1)

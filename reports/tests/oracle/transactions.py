@@ -60,6 +60,22 @@ def returned_as_committed(history: History, row: Row, send: Row) -> bool:
     return send in [history.writer(offset, value) for offset, value in row.records]
 
 
+def shown_to_commit(history: History) -> set[int]:
+    """Return the transactions of unknown outcome of which a read_committed reader shows that they committed.
+
+    It received a record that only such a transaction wrote, after the commit was requested, and not as part of it.
+    """
+    found = set()
+    for read in history.reads:
+        for offset, value in read.records if history.is_read_committed(read) else ():
+            writers = history.writers(offset, value)
+            txns = {send.txn for send in writers} - {read.txn}
+            known = all(send.fate is not None or read.returned <= (send.ended or 0) for send in writers)
+            if len({send.txn for send in writers}) == 1 and not known:
+                found |= {txn for txn in txns if txn is not None}
+    return found
+
+
 def double_processing(history: History, found: Findings) -> None:
     """A record was processed by a transaction of a group, after another one had processed it."""
     committed = [row for row in history.reads if row.committed and row.group is not None]
