@@ -73,8 +73,9 @@ class Operations:
 
     `fate` and `ended` are those of the row's transaction `txn`: its outcome, and the event index of its EndTxn
     request. `producer` is that of `producer_of`, `group` the consumer's group. `at_ms` is the completion time in ms
-    since the start, `calm_ms` the time since the last fault began or ended. `gave_up` is 1 for a send during which its
-    client gave up on a record, this one or another.
+    since the start, `calm_ms` the time since the last fault began or ended, `open_ms` the time since the invocation: a
+    reply may show what was true then. `gave_up` is 1 for a send during which its client gave up on a record, this one
+    or another.
     """
 
     invoked: Ints
@@ -108,6 +109,7 @@ class Operations:
     at_ms: Ints = field(default_factory=_absent)
     calm_ms: Ints = field(default_factory=_absent)
     gave_up: Ints = field(default_factory=_absent)
+    open_ms: Ints = field(default_factory=_absent)
 
     def __post_init__(self) -> None:
         """Replace columns that were left out by one broadcast cell, which takes no memory."""

@@ -16,7 +16,7 @@ class Step(NamedTuple):
     What `number` and `epoch` mean follows from `f`: offset and generation of a `commit`, a `committed`, a `resume`
     and a `send_offsets`; generation of a `sync`, an `assign` and a `revoke`; leader and leader epoch of `metadata`;
     producer id and epoch of `init_producer` and `end_txn`. `member` is the instance id where there is one, `position`
-    where the process had read to, `calm_ms` how long no fault had begun or ended.
+    where the process had read to, `calm_ms` how long no fault had begun or ended, `open_ms` how long it was open.
     """
 
     f: str
@@ -34,6 +34,7 @@ class Step(NamedTuple):
     position: int = UNKNOWN
     at_ms: int = 0
     calm_ms: int = 0
+    open_ms: int = 0
     text: str = ""
 
     @property

@@ -13,7 +13,7 @@ from highwater.reports.importers.quarantine import Quarantine
 from highwater.reports.ingest.inventory import Inventory
 from highwater.spec.formats.history import Config, Event
 
-VERSION: Final = 5
+VERSION: Final = 6
 MANIFEST: Final = "dataset.json"
 BUCKETS: Final = 64
 
@@ -54,7 +54,8 @@ STEPS: Final = _schema(
     ("f", pa.string()), ("invoked", pa.int64()), ("returned", pa.int64()), ("process", pa.int64()),
     ("status", pa.int64()), ("subject", pa.string()), ("number", pa.int64()), ("epoch", pa.int64()),
     ("group", pa.string()), ("member", pa.string()), ("node", pa.string()), ("txn", pa.int64()),
-    ("position", pa.int64()), ("at_ms", pa.int64()), ("calm_ms", pa.int64()), ("text", pa.string()),
+    ("position", pa.int64()), ("at_ms", pa.int64()), ("calm_ms", pa.int64()), ("open_ms", pa.int64()),
+    ("text", pa.string()),
 )  # fmt: skip
 FINDINGS: Final = _schema(
     ("place", pa.int64()), ("rule", pa.int64()), ("first", pa.int64()), ("second", pa.int64()), ("offset", pa.int64()),

@@ -284,6 +284,7 @@ class Ingest:
             last.time_ns // 1_000_000 if last.leader_epoch is not None else UNKNOWN,
             UNKNOWN,
             self._gives_up(invoke, last),
+            UNKNOWN,
         )  # fmt: skip
 
     def _gives_up(self, invoke: Event, last: Event) -> int:
@@ -332,6 +333,7 @@ class Ingest:
             at_ms if end is not None or start is not None else UNKNOWN,
             at_ms - self._fault_ms if end is not None else UNKNOWN,
             UNKNOWN,
+            at_ms - invoke.time_ns // 1_000_000 if end is not None else UNKNOWN,
         )  # fmt: skip
 
     def _note_poll(

@@ -181,6 +181,7 @@ class Steps:
             position=self._positions.get(invoke.process, {}).get(subject, UNKNOWN),
             at_ms=last.time_ns // 1_000_000,
             calm_ms=calm_ms,
+            open_ms=last.time_ns // 1_000_000 - invoke.time_ns // 1_000_000,
             text=str(last.value.get("state", "")) if invoke.f == "group" and isinstance(last.value, dict) else "",
         )
 

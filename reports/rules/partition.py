@@ -73,7 +73,17 @@ def states_stable_offset(ops: Operations) -> Mask:
 
 CALLS: Final = ("producer", "sequence")
 READS: Final = ("invoked", "returned", "process", "run", "position", "record_count")
-STUCK: Final = ("invoked", "returned", "offset", "high_watermark", "leader_epoch", "quiet", "at_ms", "calm_ms")
+STUCK: Final = (
+    "invoked",
+    "returned",
+    "offset",
+    "high_watermark",
+    "leader_epoch",
+    "quiet",
+    "at_ms",
+    "calm_ms",
+    "open_ms",
+)
 JUMPS: Final = (*READS, "log_start_offset", "group", "began", "isolation")
 FAMILIES: Final = (
     Family(log.inconsistent_offsets, Cut.OFFSETS),
@@ -114,7 +124,7 @@ FAMILIES: Final = (
     Family(committed.passed_over, Cut.OFFSETS),
     Family(
         committed.hanging_transactions, Cut.WHOLE,
-        ("returned", "high_watermark", "last_stable_offset", "at_ms", "calm_ms"), ("last_stable_offset",),
+        ("returned", "high_watermark", "last_stable_offset", "at_ms", "calm_ms", "open_ms"), ("last_stable_offset",),
         states_stable_offset,
     ),
     Family(cycles.backward_spans, Cut.OFFSETS),

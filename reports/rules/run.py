@@ -140,7 +140,7 @@ def _without_place(map_partitions: PartitionMap) -> Iterator[tuple[str, RuleFind
 
 WITHOUT_PLACE: Final = (
     *READS, "offset", "value", "txn", "high_watermark", "quiet", "node", "leader_epoch", "log_start_offset",
-    "isolation", "at_ms", "calm_ms",
+    "isolation", "at_ms", "calm_ms", "open_ms",
 )  # fmt: skip
 
 

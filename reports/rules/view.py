@@ -4,7 +4,7 @@ Theory of operation. A `View` wraps `Operations`, which holds one row per client
 ListOffsets, replica dump, DeleteRecords; see `highwater.reports.columns`). Ingest adds a row when its call completes;
 rules rely only on the order of the rows of one process, which has one call open at a time. The clock is the event
 index in the history: `invoked` and `returned` of all rows are distinct numbers, except `NEVER` for calls without a
-completion. Only hanging-transaction, stuck and early-retention use wall-clock time (`at_ms`, `calm_ms`,
+completion. Only hanging-transaction, stuck and early-retention use wall-clock time (`at_ms`, `calm_ms`, `open_ms`,
 `timestamp_ms`).
 
 Records of all reads and dumps are two flat columns, `record_offset` and `record_value`; row r owns the slice of length
@@ -626,7 +626,7 @@ class View:
         last = rows[np.argmax(ops.returned[rows])]
         acked = self.acked[(ops.leader_epoch[self.acked] == newest) & (ops.quiet[self.acked] == 0)]
         acked = acked[ops.returned[acked] < ops.invoked[last]]
-        waited = np.minimum(ops.calm_ms[last], ops.at_ms[last] - ops.at_ms[acked])
+        waited = np.minimum(ops.calm_ms[last], ops.at_ms[last] - ops.at_ms[acked]) - max(ops.open_ms[last], 0)
         beyond = acked[(ops.offset[acked] >= ops.high_watermark[last]) & (waited > patience)]
         return (np.array([last]), beyond) if len(beyond) else (NOTHING, NOTHING)
 

@@ -86,6 +86,7 @@ def _other(chance: random.Random, log: list[dict[str, int]]) -> dict[str, Any]:
         "leader_epoch": chance.choice([UNKNOWN, 0, 0, 1]),
         "at_ms": chance.randrange(30),
         "calm_ms": chance.randrange(30),
+        "open_ms": chance.choice([UNKNOWN, 0, 2]),
         "quiet": int(chance.random() < 0.2),
         "log_start_offset": chance.choice([UNKNOWN, UNKNOWN, 0, 1]),
         "node": chance.choice([UNKNOWN, UNKNOWN, 0, 1]),

@@ -43,7 +43,7 @@ def random_steps(
                 chance.choice(names), begin, int(NEVER) if is_unknown else end, process,
                 Status.INFO if is_unknown else Status.OK, KEY, chance.randint(0, largest), chance.randint(0, epochs),
                 GROUP, f"m{process}", chance.choice(["1", "1", "2"]), position=chance.choice([UNKNOWN, 0, 1, 2]),
-                at_ms=begin, calm_ms=chance.choice([5, PATIENCE_MS, 20, 40]),
+                at_ms=begin, calm_ms=chance.choice([5, PATIENCE_MS, 20, 40]), open_ms=chance.choice([0, 0, 5]),
                 text=chance.choice(["Stable", *groups.REBALANCING]),
             )
         )  # fmt: skip
@@ -161,7 +161,8 @@ def test_a_group_that_only_rebalances_for_too_long_is_stuck(chance: random.Rando
     expected = set()
     for rebalancing, steps in groupby(completed(made, "group"), lambda step: step.text != "Stable"):
         states = list(steps)
-        is_long = states[-1].at_ms - states[0].at_ms > PATIENCE_MS < states[-1].calm_ms
+        last = states[-1]
+        is_long = last.at_ms - states[0].at_ms > PATIENCE_MS + last.open_ms < last.calm_ms
         is_stuck = rebalancing and len(states) >= 3 and is_long
         expected |= {(states[0].invoked, states[-1].invoked)} if is_stuck else set()
     found = groups.stuck_rebalances(tables(made), PATIENCE_MS)

@@ -195,6 +195,7 @@ def _hanging(view: View, reported: Mask, same: Ints) -> Ints:
 
 
 def _unchanged_ms(view: View, rows: Ints, since: Ints) -> Ints:
-    """Return the time from the replies `since` to those in `rows`, or since the last fault."""
-    unchanged_ms: Ints = np.minimum(view.ops.at_ms[rows] - view.ops.at_ms[since], view.ops.calm_ms[rows])
-    return unchanged_ms
+    """Return the time from the replies `since`, or the last fault, to the invocation of those in `rows`."""
+    ops = view.ops
+    unchanged_ms: Ints = np.minimum(ops.at_ms[rows] - ops.at_ms[since], ops.calm_ms[rows])
+    return unchanged_ms - np.maximum(ops.open_ms[rows], 0)

@@ -162,13 +162,17 @@ def _fetches_long_after_a_commit(
     """Yield (fetch, proof, weight): fetches of an offset below one of a transaction that was committed long before."""
     sent = sorted((step for step in written if step.f == "send_offsets"), key=ends.sure_ms)
     so_far, place = Proofs(), 0
-    for read in sorted(reads, key=attrgetter("at_ms")) if sent else ():
-        while place < len(sent) and ends.sure_ms(sent[place]) < read.at_ms:
+    for read in sorted(reads, key=_invoked_ms) if sent else ():
+        while place < len(sent) and ends.sure_ms(sent[place]) < _invoked_ms(read):
             so_far.add(sent[place])
             place += 1
         proof = so_far.above(read.number)
-        if proof is not None and read.calm_ms > ends.patience_ms and read not in known:
+        if proof is not None and read.calm_ms - read.open_ms > ends.patience_ms and read not in known:
             yield read, proof, ends.weight
+
+
+def _invoked_ms(step: Step) -> int:
+    return step.at_ms - step.open_ms
 
 
 def _fetches_of_deleted_offsets(reads: list[Step], deleted: list[Step]) -> Iterator[tuple[Step, Step]]:
@@ -401,6 +405,7 @@ def stuck_rebalances(tables: Tables, patience_ms: int) -> Iterator[StepFinding]:
     for group, mine in _by(steps, "group"):
         for rebalancing, run in groupby(mine, lambda step: step.text in REBALANCING):
             steps_of_run = list(run)
-            waited_ms = min(steps_of_run[-1].at_ms - steps_of_run[0].at_ms, steps_of_run[-1].calm_ms)
+            last = steps_of_run[-1]
+            waited_ms = min(last.at_ms - steps_of_run[0].at_ms, last.calm_ms) - last.open_ms
             if rebalancing and len(steps_of_run) > 2 and waited_ms > patience_ms >= 0:
-                yield StepFinding(Rule.STUCK, str(group), waited_ms, steps_of_run[-1], steps_of_run[0])
+                yield StepFinding(Rule.STUCK, str(group), waited_ms, last, steps_of_run[0])

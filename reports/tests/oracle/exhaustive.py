@@ -160,6 +160,7 @@ def _times() -> Theme:
     late = {"at_ms": 0, "calm_ms": 20, "leader_epoch": 0}
     open_at = [ends(high, last_stable_offset=0, at_ms=0, calm_ms=0) for high in (0, 1)]
     open_at += [ends(high, last_stable_offset=0, **late) for high in (1, 2)]
+    open_at += [ends(2, last_stable_offset=0, open_ms=20, **late)]
     rows = (*sends, *starts, *open_at, ends(0, **QUIET, **late), ends(1, **QUIET, **late), delete(1), delete(UNKNOWN))
     return Theme(rows, Promise(retention=True, retention_ms=30, transaction_timeout_ms=10, patience_ms=10))
 

@@ -47,7 +47,18 @@ class Row:
     at_ms: int | None
     calm_ms: int | None
     gave_up: bool
+    open_ms: int | None
     records: tuple[tuple[int, int], ...]
+
+    @property
+    def invoked_ms(self) -> int:
+        """Return the time of the invocation of an operation whose time is known."""
+        return (self.at_ms or 0) - (self.open_ms or 0)
+
+    @property
+    def calm_before_ms(self) -> int | None:
+        """Return the time from the last fault to the invocation."""
+        return None if self.calm_ms is None else self.calm_ms - (self.open_ms or 0)
 
     @property
     def succeeded(self) -> bool:

@@ -230,7 +230,7 @@ def stuck_replies(history: History) -> list[Row]:
     return [
         reply
         for reply in newest[-1:]
-        if reply.calm_ms is not None and reply.calm_ms > patience >= 0
+        if reply.calm_before_ms is not None and reply.calm_before_ms > patience >= 0
         for send in history.acknowledged
         if send.offset is not None and reply.high_watermark is not None and send.offset >= reply.high_watermark
         if send.precedes(reply) and send.leader_epoch == reply.leader_epoch and _is_older(send, reply, patience)
@@ -238,7 +238,7 @@ def stuck_replies(history: History) -> list[Row]:
 
 
 def _is_older(send: Row, reply: Row, patience: int) -> bool:
-    return send.at_ms is None or reply.at_ms is None or reply.at_ms - send.at_ms > patience
+    return send.at_ms is None or reply.at_ms is None or reply.invoked_ms - send.at_ms > patience
 
 
 def early_retention(history: History, found: Findings) -> None:

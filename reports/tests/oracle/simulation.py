@@ -327,6 +327,7 @@ class Simulation:
         row = plan.row
         row["returned"] = self.now
         row["at_ms"] = self.now
+        row["open_ms"] = self.now - row["invoked"]
         row["calm_ms"] = self.now - self.last_fault
         if plan.kind == "send":
             self._complete_send(plan)
@@ -464,7 +465,7 @@ def _cells(chance: random.Random, simulation: Simulation, plan: Plan, number: in
 
 OPTIONAL_CELLS: Final = {
     "leader_epoch": "leader epochs", "last_stable_offset": "stable offsets", "log_start_offset": "log starts",
-    "producer": "producers", "sequence": "producers", "at_ms": "times", "calm_ms": "times",
+    "producer": "producers", "sequence": "producers", "at_ms": "times", "calm_ms": "times", "open_ms": "times",
 }  # fmt: skip
 
 
@@ -481,7 +482,7 @@ def _stated(simulation: Simulation, plan: Plan) -> dict[str, Any]:
     row["fate"] = simulation.fates.get(txn, UNKNOWN)
     row["ended"] = simulation.ended.get(txn, int(NEVER)) if txn != UNKNOWN else UNKNOWN
     if plan.kind == "poll":
-        row |= dict.fromkeys(("leader_epoch", "log_start_offset", "at_ms", "calm_ms"), UNKNOWN)
+        row |= dict.fromkeys(("leader_epoch", "log_start_offset", "at_ms", "calm_ms", "open_ms"), UNKNOWN)
         if plan.is_last and not row["records"]:
             row["position"] = max(plan.begin, simulation.partition.log_start)
     return row

@@ -124,9 +124,10 @@ def _hangs(before: Row, again: Row, timeout: int) -> bool:
     if before.at_ms is None or again.at_ms is None or before.high_watermark is None or again.high_watermark is None:
         return False
     stable = before.last_stable_offset
-    if stable is None or stable != again.last_stable_offset or again.calm_ms is None or again.calm_ms <= timeout:
+    calm_ms = again.calm_before_ms
+    if stable is None or stable != again.last_stable_offset or calm_ms is None or calm_ms <= timeout:
         return False
-    return stable < before.high_watermark < again.high_watermark and again.at_ms - before.at_ms > timeout
+    return stable < before.high_watermark < again.high_watermark and again.invoked_ms - before.at_ms > timeout
 
 
 RULES = (early_reads, double_processing, continued_after_abort, hanging_transactions)

@@ -518,26 +518,26 @@ def _hangs(first: Row, second: Row, offset: int, history: History) -> bool:
         return False
     if first.last_stable_offset != offset or second.last_stable_offset != offset:
         return False
-    if first.high_watermark is None or second.high_watermark is None or first.calm_ms is None:
+    if first.high_watermark is None or second.high_watermark is None or first.calm_before_ms is None:
         return False
     grew = offset < second.high_watermark < first.high_watermark
     between = [row for row in history.replies if second.precedes(row) and row.precedes(first)]
     advanced = any(row.last_stable_offset is not None and row.last_stable_offset > offset for row in between)
-    return grew and not advanced and _is_longer(second, first, timeout) and first.calm_ms > timeout
+    return grew and not advanced and _is_longer(second, first, timeout) and first.calm_before_ms > timeout
 
 
 def _is_longer(before: Row, after: Row, limit_ms: int) -> bool:
-    return before.at_ms is not None and after.at_ms is not None and after.at_ms - before.at_ms > limit_ms
+    return before.at_ms is not None and after.at_ms is not None and after.invoked_ms - before.at_ms > limit_ms
 
 
 def _is_stuck(first: Row, second: Row, offset: int, history: History) -> bool:
     """The first is the last end of the newest leader; the second was acknowledged there at or above it."""
     patience, end = history.promise.patience_ms, first.high_watermark
-    if not first.replies_as_leader or not first.quiet or end is None or first.calm_ms is None or patience < 0:
+    if not first.replies_as_leader or not first.quiet or end is None or first.calm_before_ms is None or patience < 0:
         return False
     final = [row for row in history.replies if row.quiet and row.high_watermark is not None and row.at_ms is not None]
     newest = max((row.leader_epoch for row in final if row.leader_epoch is not None), default=None)
-    is_last = [row for row in final if row.leader_epoch == newest][-1:] == [first] and first.calm_ms > patience
+    is_last = [row for row in final if row.leader_epoch == newest][-1:] == [first] and first.calm_before_ms > patience
     beyond = second.acknowledged and second.offset is not None and second.offset >= end
     old = second.precedes(first) and (
         first.at_ms is None or second.at_ms is None or _is_longer(second, first, patience)

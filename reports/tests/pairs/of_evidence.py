@@ -16,6 +16,7 @@ from highwater.reports.tests.pairs.telling import (
     op,
     read_all,
     sent,
+    wait,
 )
 
 LAST_SEQUENCE: Final = (1 << 31) - 1
@@ -176,6 +177,28 @@ def an_empty_poll_shows_nothing(h: History) -> None:
     h.assign(position=1)
     h.begin(50, "poll")
     h.end(50, value={})
+
+
+@anomaly(29, "by a late reply", transaction_timeout_ms=30)
+def a_transaction_is_still_open_when_a_late_reply_is_requested(h: History) -> None:
+    _stays_open(h, before_ms=40, during_ms=0)
+
+
+@near_miss(29, "by a late reply", transaction_timeout_ms=30)
+def a_reply_that_was_requested_in_time_comes_late(h: History) -> None:
+    _stays_open(h, before_ms=0, during_ms=40)
+
+
+def _stays_open(h: History, *, before_ms: int, during_ms: int) -> None:
+    begin(h, 1)
+    h.send(1, 0, txn=1)
+    fetched(h, position=1, high_watermark=1, last_stable_offset=0)
+    h.send(2, 1)
+    wait(h, before_ms)
+    h.begin(61, "fetch", position=2)
+    wait(h, during_ms)
+    h.end(61, value=[], high_watermark=2, last_stable_offset=0)
+    fetched(h, (0, 1), (1, 2), isolation="read_uncommitted")
 
 
 @anomaly(4, "of an unknown place")
