@@ -104,7 +104,7 @@ class Steps:
         return self._commit_requests.get((group, key), UNKNOWN) > self._reached.get((group, key), 0)
 
     def membership(self, event: Event, since: int, calm_ms: int) -> None:
-        if event.group is None and event.f == "assign":
+        if event.group is None and event.generation_id is None and event.f == "assign":
             return
         member = event.instance_id or event.member_id or ""
         for key in event.value or [""]:

@@ -12,7 +12,7 @@ from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, 
 from highwater.reports.rules import run
 from highwater.reports.rules.checks import committed, cycles, group_reads, groups
 from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionMap, SpanTask
-from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight, distinct, no_second_witness
+from highwater.reports.rules.findings import NO_ROW, Mask, Promise, RuleFindings, Weight, distinct, no_second_witness
 from highwater.reports.rules.partition import CANDIDATES, READS
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.step_findings import StepFinding, epoch_decreases
@@ -37,7 +37,7 @@ def check_run(
         *_by_committed_offsets(map_partitions, tables, findings),
         *_torn(map_partitions, findings),
         *_circles(map_partitions, tables, findings),
-        *(_without_place(map_partitions) if without_offset and not promise.compaction else ()),
+        *(without_place(map_partitions) if without_offset and not promise.compaction else ()),
     )
     return [*plain, *((key, finding) for key, finding in findings_of_several if len(finding.first))], [
         *groups.committed_offsets(tables, promise.patience_ms),
@@ -113,7 +113,7 @@ def _visible(txns: Ints, _: str, view: View) -> tuple[Ints, Ints]:
 # -- records whose place is unknown ------------------------------------------------------------------------------
 
 
-def _without_place(map_partitions: PartitionMap) -> Iterator[tuple[str, RuleFindings]]:
+def without_place(map_partitions: PartitionMap) -> Iterator[tuple[str, RuleFindings]]:
     """Find lost-write and unseen among acknowledged sends without an offset.
 
     They belong to no span of a divided partition. Such a record is lost if reads together passed all offsets.
@@ -132,7 +132,7 @@ def _without_place(map_partitions: PartitionMap) -> Iterator[tuple[str, RuleFind
         lost = missing & ~dead & (found.passed_by != NO_ROW)
         for rule, mask, second in (
             (Rule.LOST_WRITE, lost, found.passed_by),
-            (Rule.UNSEEN, missing & ~lost, no_second_witness(found.row)),
+            (Rule.UNSEEN, missing & ~lost & found.visible, no_second_witness(found.row)),
         ):
             if np.any(mask):
                 yield key, RuleFindings(rule, found.row[mask], second[mask], np.full(np.count_nonzero(mask), UNKNOWN))
@@ -145,22 +145,23 @@ WITHOUT_PLACE: Final = (
 
 
 class WithoutPlace(NamedTuple):
-    """Acknowledged sends without an offset: row, value, and the read that passed the end of the log, or `NO_ROW`."""
+    """Acknowledged sends without an offset, as columns."""
 
     row: Ints
     value: Ints
-    passed_by: Ints
+    visible: Mask  # readers of either isolation level must see the record
+    passed_by: Ints  # the read that proves the end if reads that must see the record passed all offsets, else `NO_ROW`
 
 
 def _acknowledged_without_offset(_: str, view: View) -> WithoutPlace:
-    """Return the acknowledged sends without an offset, outside transactions that did not commit."""
+    """Return the acknowledged sends without an offset."""
     ops = view.ops
-    mine = (ops.kind == Kind.SEND) & (ops.status == Status.OK) & (ops.offset == UNKNOWN)
-    if view.has_transactions:
-        mine &= (ops.txn == UNKNOWN) | (ops.fate == Fate.COMMITTED)
-    rows = np.flatnonzero(mine)
-    passed_by = view.passed_everything(rows)
-    return WithoutPlace(view.to_partition_rows(rows), ops.value[rows], view.to_partition_rows(passed_by))
+    rows = np.flatnonzero((ops.kind == Kind.SEND) & (ops.status == Status.OK) & (ops.offset == UNKNOWN))
+    visible = (ops.txn[rows] == UNKNOWN) | (ops.fate[rows] == Fate.COMMITTED)
+    by = np.where(
+        visible, view.passed_everything(rows), view.passed_everything(rows, view.sees_uncommitted[view.covered[0]])
+    )
+    return WithoutPlace(view.to_partition_rows(rows), ops.value[rows], visible, view.to_partition_rows(by))
 
 
 def _values_read(_: str, view: View) -> tuple[Ints, Ints]:

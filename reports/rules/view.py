@@ -558,18 +558,23 @@ class View:
             passed[place], by[place] = later.any(), rows[later].min() if later.any() else NO_ROW
         return passed, by
 
-    def passed_everything(self, sends: Ints) -> Ints:
-        """Return for each send the read that proves the end if reads that did not precede it passed all offsets."""
+    def passed_everything(self, sends: Ints, chosen: Mask | None = None) -> Ints:
+        """Return for each send the read that proves the end if reads that did not precede it passed all offsets.
+
+        `chosen` masks the reads of `covered` that count (None: all).
+        """
         if self.stuck_end != NEVER:  # the record may be beyond the end
             return np.full(len(sends), NO_ROW)
         invoked = np.sort(self.ops.invoked[sends])
-        passed = bisect_left(invoked, True, key=lambda since: self._end_of_all(int(since)) == NO_ROW)
-        by = self._end_of_all(int(invoked[passed - 1])) if passed else NO_ROW
+        chosen = np.ones(len(self.covered[0]), bool) if chosen is None else chosen
+        passed = bisect_left(invoked, True, key=lambda since: self._end_of_all(int(since), chosen) == NO_ROW)
+        by = self._end_of_all(int(invoked[passed - 1]), chosen) if passed else NO_ROW
         return np.where(np.searchsorted(invoked, self.ops.invoked[sends]) < passed, by, NO_ROW)
 
-    def _end_of_all(self, since: int) -> int:
+    def _end_of_all(self, since: int, chosen: Mask) -> int:
         """Return the read that proves the end if the reads that did not return before `since` passed all offsets."""
-        rows, start, end = (column[self.ops.returned[self.covered[0]] > since] for column in self.covered)
+        later = chosen & (self.ops.returned[self.covered[0]] > since)
+        rows, start, end = (column[later] for column in self.covered)
         order = np.argsort(start, kind="stable")
         rows, start, end = rows[order], start[order], end[order]
         reached = np.append(0, np.maximum.accumulate(end))

@@ -13,9 +13,10 @@ from highwater.reports.rules.checks.outcomes import received
 from highwater.reports.rules.findings import Promise, Weight
 from highwater.reports.rules.partition import check
 from highwater.reports.rules.rule import Rule
+from highwater.reports.rules.run import without_place
 from highwater.reports.rules.view import View
 from highwater.reports.tests.oracle import exhaustive, find_culprits
-from highwater.reports.tests.oracle.comparison import differences, violations
+from highwater.reports.tests.oracle.comparison import LOST_OR_UNSEEN, differences, violations
 from highwater.reports.tests.oracle.histories import Origin, random_history
 from highwater.reports.tests.oracle.history import History
 from highwater.reports.tests.oracle.mixtures import mixture
@@ -53,6 +54,26 @@ def test_the_rules_and_the_oracle_agree_which_transactions_committed(seed: int) 
         view = View(ops, promise)
         unknown = np.unique(ops.txn[(ops.txn != UNKNOWN) & (ops.fate == UNKNOWN)])
         assert {*received(unknown, "", view).tolist()} == shown_to_commit(History(ops, promise))
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=RANDOM_HISTORIES)
+def test_the_rules_and_the_oracle_agree_about_records_whose_place_is_unknown(seed: int) -> None:
+    sample = random_history(seed)
+    for ops, promise in ((sample.ops, sample.promise), mixture(seed)):
+        view, history = View(ops, promise), History(ops, promise)
+        parts = without_place(lambda work, keys=None: [("t-0", work("t-0", view))])  # noqa: B023
+        found = {(part.rule, int(row)) for _, part in parts for row in part.first}
+        expected = {
+            (rule, row)
+            for (rule, _), rows in find_culprits(ops, promise).items()
+            for row in rows
+            if rule in LOST_OR_UNSEEN and isinstance(row, int) and history.place(history.rows[row]) is None
+            if history.rows[row].acknowledged
+        }
+        has_order = all(list(row.offsets) == sorted(row.offsets) for row in history.reads)
+        if not promise.compaction and has_order:
+            assert found == expected
 
 
 def test_a_correct_partition_has_no_violation() -> None:

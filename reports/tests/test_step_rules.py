@@ -287,6 +287,6 @@ def test_a_late_commit_response_does_not_hide_other_commits_of_the_member() -> N
 
 
 def test_consumers_without_a_group_may_read_the_same_partition() -> None:
-    assigned = [Step("assign", 2 * n, 2 * n + 1, n, Status.OK, KEY, 1, 1, "", f"m{n}") for n in range(2)]
+    assigned = [Step("assign", 2 * n, 2 * n + 1, n, Status.OK, KEY, UNKNOWN, UNKNOWN, "") for n in range(2)]
     assert list(groups.double_ownership(tables(assigned))) == []
     assert list(groups.double_ownership(tables([step._replace(group=GROUP) for step in assigned]))) != []

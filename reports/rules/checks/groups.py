@@ -25,7 +25,7 @@ def _by(steps: list[Step], *names: str) -> Iterator[tuple[Any, list[Step]]]:
         yield key, list(mine)
 
 
-OF_GROUPS: Final = ("commit", "committed", "send_offsets", "resume", "reset_to", "sync", "delete_offsets")
+OF_GROUPS: Final = ("commit", "committed", "send_offsets", "resume", "reset_to", "sync", "assign", "delete_offsets")
 
 
 def with_names(tables: Tables) -> Tables:
@@ -371,7 +371,8 @@ def _believed_twice(tables: Tables, *, offset_expiry: bool) -> Iterator[StepFind
     for step in sorted(ends, key=attrgetter("returned")):
         last.setdefault(step.process, []).append(step)
     commits = [s for s in tables.of("commit") if s.status is Status.OK and s.epoch >= 0]
-    for _, mine in _by([s for s in tables.of("assign") if s.group and s.subject], "group", "subject"):
+    in_groups = [s for s in tables.of("assign") if (s.group or s.epoch >= 0) and s.subject]
+    for _, mine in _by(in_groups, "group", "subject"):
         for older, newer in pairwise(sorted(mine, key=attrgetter("returned"))):
             if older.process == newer.process:
                 continue

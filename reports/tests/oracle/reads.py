@@ -49,9 +49,9 @@ def lost_writes(history: History, found: Findings) -> None:
         if not counts_as_acknowledged(history, send) or not is_latest_of_key(history, send):
             continue
         if place is None:
-            if is_for_all(send) and is_unseen_anywhere(history, send):
-                rule = Rule.LOST_WRITE if is_passed_everywhere(history, send) else Rule.UNSEEN
-                found.add(rule, Weight.VIOLATION, send.row)
+            is_lost = is_passed_everywhere(history, send)
+            if is_unseen_anywhere(history, send) and (is_lost or is_for_all(send)):
+                found.add(Rule.LOST_WRITE if is_lost else Rule.UNSEEN, Weight.VIOLATION, send.row)
         elif history.was_read(send):
             continue
         elif is_passed(history, send, place) and not may_be_absent(history, send, place):
