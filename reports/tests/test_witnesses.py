@@ -116,8 +116,11 @@ def test_exchanged_witnesses_are_noticed() -> None:
     counts = noticed()["exchanged"]
     assert counts.keys() == PREDICATES.keys() - {Rule.PHANTOM_READ, Rule.UNSEEN}
     for rule, (number, tried) in counts.items():
-        if rule is not Rule.REPLICA_DIVERGENCE:  # two dumps have the same role, a dump and a client's operation do not
+        # Two dumps have the same role, a dump and a client's operation do not; two reads may have both duplicates.
+        if rule not in {Rule.REPLICA_DIVERGENCE, Rule.DUPLICATE}:
             assert number == (0 if rule in ALIKE else tried), rule.name
+    number, tried = counts[Rule.DUPLICATE]
+    assert number >= 0.9 * tried
 
 
 @pytest.mark.parametrize("change", ["another first", "another second"])
