@@ -616,6 +616,13 @@ class View:
         return offset
 
     @cached_property
+    def placed(self) -> tuple[Ints, Ints]:
+        """Rows of sends that were not rejected and whose place is known, increasing, and the offset by row."""
+        offset = np.full(len(self.ops), UNKNOWN)
+        offset[self.sends] = np.where(self.ops.status[self.sends] == Status.FAIL, UNKNOWN, self.send_offset)
+        return np.flatnonzero(offset != UNKNOWN), offset
+
+    @cached_property
     def stuck(self) -> tuple[Ints, Ints]:
         """Last row of the newest leader with an end in the quiet phase, and rows that it acknowledged beyond; or none.
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.reports.columns import Fate, Kind, Operations, Status
+from highwater.reports.columns import UNKNOWN, Fate, Kind, Operations, Status
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight
 from highwater.reports.rules.partition import check
 from highwater.reports.rules.rule import Rule
@@ -241,6 +241,7 @@ BY_SEND: Final = {Rule.LOST_WRITE, Rule.PRODUCER_REORDER}
 def shown_culprits(rule: Rule, history: History) -> dict[int, Weight]:
     """Return the culprits of all pairs of operations that show a rule, each with its largest weight."""
     offsets = {offset for row in history.rows for offset in (*row.offsets, row.offset) if offset is not None}
+    offsets.add(UNKNOWN)
     found: dict[int, Weight] = {}
     for first, second, offset in product(range(len(history.rows)), range(len(history.rows)), offsets):
         for weight in Weight if rule in WEIGHTS else [Weight.VIOLATION]:

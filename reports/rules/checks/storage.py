@@ -23,12 +23,13 @@ def early_retention(view: View) -> RuleFindings:
     ops, promise = view.ops, view.promise
     if not ops.has_values("log_start_offset") or (promise.retention and promise.retention_ms < 0):
         return no_findings(Rule.EARLY_RETENTION)
-    written = view.acked[(ops.timestamp_ms[view.acked] != UNKNOWN) | (not promise.retention)]
-    written = written[np.argsort(ops.offset[written], kind="stable")]
+    written, offset = view.placed
+    written = written[(ops.timestamp_ms[written] != UNKNOWN) | (not promise.retention)]
+    written = written[np.argsort(offset[written], kind="stable")]
     youngest, youngest_at = running_maximum(ops.timestamp_ms[written])
     reporting = np.flatnonzero((ops.status == Status.OK) & (ops.log_start_offset > 0))
     reporting = reporting[(ops.at_ms[reporting] != UNKNOWN) | (not promise.retention)]
-    below = np.searchsorted(ops.offset[written], ops.log_start_offset[reporting], "left") - 1
+    below = np.searchsorted(offset[written], ops.log_start_offset[reporting], "left") - 1
     reporting, below = reporting[below >= 0], below[below >= 0]
     age_ms = promise.started_ms + ops.at_ms[reporting] - youngest[below]
     early = (age_ms < promise.retention_ms) | (not promise.retention)
@@ -36,11 +37,11 @@ def early_retention(view: View) -> RuleFindings:
     early &= requested < ops.log_start_offset[reporting]
     victim = written[youngest_at[below]]
     for place in np.flatnonzero(early & (requested > 0)):  # records below are deleted on request
-        kept = np.searchsorted(ops.offset[written], requested[place])
+        kept = np.searchsorted(offset[written], requested[place])
         victim[place], early[place] = _youngest(view, written[kept : below[place] + 1], int(reporting[place]))
     reporting, victim = reporting[early], victim[early]
     once = first_of_each(ops.log_start_offset[reporting])
-    return RuleFindings(Rule.EARLY_RETENTION, reporting[once], victim[once], ops.offset[victim[once]])
+    return RuleFindings(Rule.EARLY_RETENTION, reporting[once], victim[once], offset[victim[once]])
 
 
 def _youngest(view: View, written: Ints, report: int) -> tuple[int, bool]:

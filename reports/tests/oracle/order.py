@@ -76,6 +76,14 @@ def fenced_sends(history: History, found: Findings) -> None:
                 found.add(Rule.PRODUCER_REORDER, Weight.VIOLATION if certain else Weight.UNDECIDED, later.row)
 
 
+def written(history: History) -> Iterator[tuple[Row, int]]:
+    """Return (send, place) of each send that was not rejected and whose place is known."""
+    for send in history.sends:
+        place = history.place(send)
+        if place is not None and not send.rejected:
+            yield send, place
+
+
 def sends_with_places(history: History) -> Iterator[tuple[Row, int]]:
     """Return (send, place) of the sends that rule 12 compares: acknowledged with an offset, or of unknown outcome."""
     for send in history.sends:
@@ -245,10 +253,10 @@ def early_retention(history: History, found: Findings) -> None:
     for report in history.rows:
         if not report.succeeded or report.log_start_offset is None:
             continue
-        for send in history.acknowledged:
-            if send.offset is None or send.offset >= report.log_start_offset:
+        for send, place in written(history):
+            if place >= report.log_start_offset:
                 continue
-            requested = any(row.invoked < report.returned and most > send.offset for row, _, most in deletions(history))
+            requested = any(row.invoked < report.returned and most > place for row, _, most in deletions(history))
             if not requested and is_young(history, send, report):
                 found.add(Rule.EARLY_RETENTION, Weight.VIOLATION, report.log_start_offset)
 

@@ -67,7 +67,7 @@ def is_for_all(send: Row) -> bool:
 
 def is_passed_everywhere(history: History, send: Row) -> bool:
     """Return whether reads that did not precede a send passed each offset at which its record may be."""
-    if send.value == TOMBSTONE or stuck_replies(history):
+    if send.value == TOMBSTONE or history.promise.compaction or stuck_replies(history):
         return False
     offsets = {at for row in history.rows for at in (*row.offsets, row.position, row.high_watermark) if at is not None}
     return all(is_passed(history, send, at) for at in {0, *offsets, *(offset + 1 for offset in offsets)})

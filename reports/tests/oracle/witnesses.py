@@ -21,6 +21,7 @@ from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.oracle.history import History, Row
 from highwater.reports.tests.oracle.log_start import (
     deletions,
+    final_end,
     log_start_of,
     passed,
     passed_up_to_last,
@@ -34,6 +35,8 @@ from highwater.reports.tests.oracle.reads import (
     is_durable,
     is_latest_of_key,
     is_latest_record,
+    is_passed_everywhere,
+    is_unseen_anywhere,
     may_be_absent,
     may_be_compacted,
 )
@@ -188,9 +191,19 @@ def _shows_absence(send: Row, row: Row, offset: int, history: History) -> bool:
 
 
 def _is_lost(first: Row, second: Row, offset: int, history: History) -> bool:
+    if offset == UNKNOWN:
+        return _is_lost_without_place(first, second, history)
     if not _must_be_read(first, offset, history) or may_be_absent(history, first, offset):
         return False
     return _must_see(second, first, history) and _shows_absence(first, second, offset, history)
+
+
+def _is_lost_without_place(first: Row, second: Row, history: History) -> bool:
+    """The first was acknowledged, reads passed all offsets without its value, and the second proves the end."""
+    if not first.acknowledged or history.place(first) is not None or not is_unseen_anywhere(history, first):
+        return False
+    proves_end = final_end(history, second) is not None and not second.precedes(first)
+    return proves_end and _must_see(second, first, history) and is_passed_everywhere(history, first)
 
 
 def _must_see(reader: Row, send: Row, history: History) -> bool:
@@ -547,7 +560,8 @@ def _is_stuck(first: Row, second: Row, offset: int, history: History) -> bool:
 
 def _is_early_retention(first: Row, second: Row, offset: int, history: History) -> bool:
     start = first.log_start_offset
-    if not first.succeeded or start is None or not second.acknowledged or second.offset != offset or offset >= start:
+    is_record = second.kind is Kind.SEND and not second.rejected and history.place(second) == offset
+    if not first.succeeded or start is None or not is_record or offset >= start:
         return False
     if any(row.invoked < first.returned and most > offset for row, _, most in deletions(history)):
         return False
