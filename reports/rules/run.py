@@ -12,7 +12,7 @@ from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, 
 from highwater.reports.rules import run
 from highwater.reports.rules.checks import committed, cycles, group_reads, groups
 from highwater.reports.rules.division import ColumnTask, FirstPass, PartitionMap, SpanTask
-from highwater.reports.rules.findings import NO_ROW, Mask, Promise, RuleFindings, Weight, distinct, no_second_witness
+from highwater.reports.rules.findings import NO_ROW, Mask, Promise, RuleFindings, Weight, no_second_witness
 from highwater.reports.rules.partition import CANDIDATES, READS
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.step_findings import StepFinding, epoch_decreases
@@ -116,7 +116,8 @@ def _visible(txns: Ints, _: str, view: View) -> tuple[Ints, Ints]:
 def without_place(map_partitions: PartitionMap) -> Iterator[tuple[str, RuleFindings]]:
     """Find lost-write and unseen among acknowledged sends without an offset.
 
-    They belong to no span of a divided partition. Such a record is lost if reads together passed all offsets.
+    They belong to no span of a divided partition. A record is missing if fewer records of its value were received, at
+    offsets that no acknowledgement names, than such sends were acknowledged; it is lost if reads passed all offsets.
     """
     sent = {
         key: found
@@ -125,11 +126,12 @@ def without_place(map_partitions: PartitionMap) -> Iterator[tuple[str, RuleFindi
     }
     if not sent:
         return
-    for key, (read, tombstones) in map_partitions(SpanTask(_values_read, _both_of), sent):
+    for key, (read, _) in map_partitions(SpanTask(_records_without_place, _both_of), sent):
         found = sent[key]
-        dead = found.value == TOMBSTONE
-        missing = np.where(dead, np.count_nonzero(dead) > len(distinct(tombstones)), ~np.isin(found.value, read))
-        lost = missing & ~dead & (found.passed_by != NO_ROW)
+        values, of, count = np.unique(found.value, return_inverse=True, return_counts=True)
+        received = np.searchsorted(np.sort(read), values, "right") - np.searchsorted(np.sort(read), values, "left")
+        missing = (count > received)[of]
+        lost = missing & (found.value != TOMBSTONE) & (found.passed_by != NO_ROW)
         for rule, mask, second in (
             (Rule.LOST_WRITE, lost, found.passed_by),
             (Rule.UNSEEN, missing & ~lost & found.visible, no_second_witness(found.row)),
@@ -164,17 +166,17 @@ def _acknowledged_without_offset(_: str, view: View) -> WithoutPlace:
     return WithoutPlace(view.to_partition_rows(rows), ops.value[rows], visible, view.to_partition_rows(by))
 
 
-def _values_read(_: str, view: View) -> tuple[Ints, Ints]:
-    """Return values of sends without an offset that a read received, and offsets of tombstones of unknown writers.
+def _records_without_place(_: str, view: View) -> tuple[Ints, Ints]:
+    """Return (value, offset) of the records of sends without an offset that reads received, each once.
 
     Reads of any outcome count: with an offset from a failed read, the other rules judge the send.
     """
     ops, sends, writer = view.ops, view.sends, view.writer
-    values = ops.value[sends[ops.offset[sends] == UNKNOWN]]
     exact = (writer != NO_ROW) & (ops.status[writer] == Status.OK) & (ops.offset[writer] == ops.record_offset)
-    unplaced = view.read_value & ~exact
-    tombstone = unplaced & (ops.record_value == TOMBSTONE) & view.in_span(ops.record_offset)
-    return values[np.isin(values, ops.record_value[unplaced])], distinct(ops.record_offset[tombstone])
+    mine = view.read_value & ~exact & view.in_span(ops.record_offset)
+    mine &= np.isin(ops.record_value, ops.value[sends[ops.offset[sends] == UNKNOWN]])
+    value, offset = np.unique(np.stack([ops.record_value[mine], ops.record_offset[mine]]), axis=1)
+    return value, offset
 
 
 # -- G1c -----------------------------------------------------------------------------------------

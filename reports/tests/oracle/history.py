@@ -200,17 +200,6 @@ class History:
     def has_transactions(self) -> bool:
         return any(row.txn is not None for row in self.rows)
 
-    @cached_property
-    def unknown_tombstones(self) -> list[Row]:
-        """Return the acknowledged tombstones whose offset is unknown."""
-        return [send for send in self.acknowledged if send.value == TOMBSTONE and send.offset is None]
-
-    @cached_property
-    def unknown_tombstones_read(self) -> int:
-        """Return at how many offsets a tombstone was received, but none acknowledged."""
-        known = {send.offset for send in self.acknowledged if send.value == TOMBSTONE}
-        return len({offset for row in self.reads for offset, value in row.records if value == TOMBSTONE} - known)
-
     # -- what was known ------------------------------------------------------------------------------
 
     @cached_property

@@ -86,11 +86,11 @@ def counts_as_acknowledged(history: History, send: Row) -> bool:
 
 
 def is_unseen_anywhere(history: History, send: Row) -> bool:
-    """Return whether no read of any outcome received a record whose offset is unknown."""
-    if send.value == TOMBSTONE:
-        return history.unknown_tombstones_read < len(history.unknown_tombstones)
-    named = {other.offset for other in history.sends_of(send.value or 0) if other.acknowledged}
-    return not any(value == send.value and at not in named for row in history.reads for at, value in row.records)
+    """Return whether fewer records of the value were received than were acknowledged without an offset."""
+    acknowledged = [other for other in history.sends_of(send.value or 0) if other.acknowledged]
+    named = {other.offset for other in acknowledged}
+    offsets = {at for row in history.reads for at, value in row.records if value == send.value and at not in named}
+    return len(offsets) < sum(other.offset is None for other in acknowledged)
 
 
 def is_beyond_stuck_end(history: History, offset: int) -> bool:
