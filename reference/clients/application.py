@@ -17,6 +17,7 @@ class Application:
 
     def __init__(self, name: str, bootstrap: Sequence[int], config: MemberConfig, poll_ms: int = POLL_MS) -> None:
         self.name, self.group_id, self._poll_ms = name, config.group_id, poll_ms
+        self.group_instance_id = config.group_instance_id
         self._out = Outbox()
         self.committed: list[ErrorCode] = []
         self.member = GroupMember(bootstrap, config, self, self.committed.append)

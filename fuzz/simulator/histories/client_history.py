@@ -166,7 +166,8 @@ class ClientHistory:
             return
         self._fetchable[name] = member.fetchable
         membership = {
-            "group": application.group_id, "generation_id": member.generation_id, "member_id": member.member_id
+            "group": application.group_id, "generation_id": member.generation_id, "member_id": member.member_id,
+            "instance_id": application.group_instance_id,
         }  # fmt: skip
         if before - member.fetchable:
             self._write(name, "info", "revoke", value=_named(before - member.fetchable), **membership)

@@ -197,7 +197,10 @@ class HistoryRecorder:
         if member.fetchable == before:
             return
         self._fetchable[name] = member.fetchable
-        generation = {"group": GROUP, "generation_id": member.generation_id, "member_id": member.member_id}
+        generation = {
+            "group": GROUP, "generation_id": member.generation_id, "member_id": member.member_id,
+            "instance_id": application.group_instance_id,
+        }  # fmt: skip
         if before - member.fetchable:
             self._event(name, "info", "revoke", value=_named(before - member.fetchable), **generation)
         if member.fetchable - before:
