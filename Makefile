@@ -50,6 +50,7 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater conform apache-kafka:3 --clause OFF-22 --clause 'GRP-16*' --repeat 10
 	@$(BIN)/highwater conform --self-test --long
 	@$(BIN)/python -m highwater.soak.rules --small
+	@$(BIN)/python -m highwater.reports.tests.worlds --histories 30000
 	@$(BIN)/python -m highwater.power --judge rules --generated 40
 	@$(BIN)/python -m highwater.power --generated 120
 	@$(BIN)/python -m highwater.power --judge simulator --generated 40
