@@ -19,7 +19,7 @@ from highwater.reports.execution.reading import ingest
 from highwater.reports.synth.plants import PLANTS
 from highwater.reports.synth.write import synth
 from highwater.reports.tests.histories import History
-from highwater.reports.tests.pairs.telling import begin, end
+from highwater.reports.tests.pairs.scenario import begin, end
 
 PLANTED = {rule: 3 for rule in PLANTS if rule != 35}
 LIMITED = """

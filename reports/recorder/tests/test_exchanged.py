@@ -50,7 +50,7 @@ def test_what_a_right_broker_answers_is_no_finding() -> None:
     assert finding_of(exchanged(sends(b"one"), sends(b"two"), reads)) == ""
 
 
-def test_a_record_that_nobody_sent_is_found() -> None:
+def test_a_record_that_was_never_sent_is_found() -> None:
     log = altered(exchanged(sends(b"one"), sends(b"two"), reads), without_send(b"two"))
     assert "phantom-read" in finding_of(log)
 

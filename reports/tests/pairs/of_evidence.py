@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from highwater.reports.tests.histories import History
-from highwater.reports.tests.pairs.telling import (
+from highwater.reports.tests.pairs.scenario import (
     KEY,
     anomaly,
     begin,
@@ -224,26 +224,26 @@ def _reads_the_whole_log(h: History, second: tuple[int, int]) -> None:
 # -- what an anomaly or a read proves ----------------------------------------------------------------------
 
 
-@anomaly(25, "at an offset that nobody committed")
-def an_offset_that_nobody_committed_is_fetched_after_a_larger_commit(h: History) -> None:
+@anomaly(25, "at an offset that no client committed")
+def an_offset_that_no_client_committed_is_fetched_after_a_larger_commit(h: History) -> None:
     commit(h, 5)
     committed(h, 3)
 
 
-@near_miss(25, "at an offset that nobody committed")
+@near_miss(25, "at an offset that no client committed")
 def an_offset_whose_commit_timed_out_is_fetched_after_a_larger_commit(h: History) -> None:
     commit(h, 5)
     op(h, 9, "commit", {KEY: 3}, group="g", kind="info")
     committed(h, 3)
 
 
-@anomaly(37, "that nobody committed")
-def an_offset_that_nobody_committed_is_fetched(h: History) -> None:
+@anomaly(37, "that no client committed")
+def an_offset_that_no_client_committed_is_fetched(h: History) -> None:
     commit(h, 5)
     committed(h, 7)
 
 
-@near_miss(37, "that nobody committed")
+@near_miss(37, "that no client committed")
 def an_offset_from_before_the_history_is_fetched(h: History) -> None:
     committed(h, 7)
     commit(h, 9)
@@ -339,7 +339,7 @@ def _replied_in(h: History, epoch: int) -> None:
 
 
 @anomaly(3, "below the position")
-def a_batch_begins_with_a_record_that_nobody_sent(h: History) -> None:
+def a_batch_begins_with_a_record_that_no_client_sent(h: History) -> None:
     _batch_of(h, 99)
 
 

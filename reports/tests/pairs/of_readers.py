@@ -1,7 +1,7 @@
 """Pairs of the rules about the records that one reader received, and when."""
 
 from highwater.reports.tests.histories import History
-from highwater.reports.tests.pairs.telling import (
+from highwater.reports.tests.pairs.scenario import (
     KEY,
     anomaly,
     begin,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from highwater.reports.tests.histories import History
-from highwater.reports.tests.pairs.telling import anomaly, begin, end, fetched, near_miss, op, read_all, sent, wait
+from highwater.reports.tests.pairs.scenario import anomaly, begin, end, fetched, near_miss, op, read_all, sent, wait
 
 
 @anomaly(1)

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from highwater.reports.tests.histories import History
-from highwater.reports.tests.pairs.telling import (
+from highwater.reports.tests.pairs.scenario import (
     KEY,
     anomaly,
     begin,
