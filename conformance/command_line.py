@@ -1,5 +1,6 @@
 """`highwater conform` checks brokers against the clauses of the protocol; `highwater diff` compares two runs."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -8,7 +9,9 @@ from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from highwater.conformance.reports.files import ReportFiles
-    from highwater.conformance.runner import Options
+    from highwater.conformance.runner import OnProgress, Options
+    from highwater.conformance.running.verdicts import CaseResult
+    from highwater.results import Steps
 
 
 PAGE: Final = "results/conformance.html"
@@ -223,7 +226,7 @@ def _run(
         raise UsageError("one file has the deviations of one broker", where="--write-expect", hint="name one target")
     try:
         with progress("conforming", 0, quiet=json_) as step:
-            report = run_suite(targets, options, lambda target, result: step())
+            report = run_suite(targets, options, _shown(step))
     except Interrupted as interrupted:
         report = interrupted.report
     for path in files.write(report_of(report)):
@@ -243,6 +246,22 @@ def _run(
     return exit_code(report, strict=strict)
 
 
+def _shown(step: "Steps") -> "OnProgress":
+    """Return what shows a result in the progress: how many cases of the target have ended, and how many have failed."""
+    from highwater.conformance.running.verdicts import BROKEN
+
+    failed: Counter[str] = Counter()
+
+    def show_result(target: str, result: "CaseResult", selected: int) -> None:
+        if target not in failed:
+            step.total += selected
+        failed[target] += result.verdict in BROKEN
+        step.what = f"{target}, {failed[target]} failed"
+        step()
+
+    return show_result
+
+
 def _compare(targets: list[str], other: str, options: "Options", json_: bool, verbose: bool) -> int:
     import msgspec
 
@@ -256,7 +275,7 @@ def _compare(targets: list[str], other: str, options: "Options", json_: bool, ve
         raise UsageError("two brokers are compared", where="--against", hint="name one target beside --against")
     with_values = msgspec.structs.replace(options, values=True)
     with progress("comparing", 0, quiet=json_) as step:
-        report = report_of(run_suite([*targets, other], with_values, lambda target, result: step()))
+        report = report_of(run_suite([*targets, other], with_values, _shown(step)))
     here, there = report.targets
     found = compare_values(here.name, there.name, here.cases, there.cases)
     if json_:

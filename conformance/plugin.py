@@ -8,8 +8,9 @@ one is dead or hangs, the case that ran fails, and the target is restarted if th
 
 import gc
 import os
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from itertools import chain
@@ -240,6 +241,9 @@ def _run_side_by_side(session: pytest.Session, jobs: int) -> None:
         for number, ran in workers.run(tasks):
             _report_case(session.items[number], ran)
             if session.shouldstop or session.shouldfail:
+                running = ", ".join(case_of(session.items[other])[0] for other in workers.running())
+                if session.shouldstop and running:
+                    session.shouldstop = f"{session.shouldstop}; {running} ran meanwhile: decide with --jobs 1"
                 break
     except Ended as ended:
         session.shouldstop = str(ended)
@@ -256,12 +260,25 @@ def _run_side_by_side(session: pytest.Session, jobs: int) -> None:
 def _tasks(served: Served, jobs: int, own: int, alone: Sequence[int], count: int) -> list[WorkerTask]:
     """Return the tasks of `jobs` workers that share the target and of `own` ones with a cluster of their own.
 
-    The latter run the cases that need a cluster alone; so does one of the others after all other cases.
+    The latter run the cases that need a cluster alone; so does one of the others after all other cases. One of those
+    that share begins at the end, with the slow cases: they wait most of the time.
     """
     needing = set(alone)
-    exclusive, shared = iter(alone), iter([number for number in range(count) if number not in needing])
-    sharing = [WorkerTask(served, chain(shared, exclusive)), *(WorkerTask(served, shared) for _ in range(jobs - 1))]
+    waiting = deque(number for number in range(count) if number not in needing)
+    exclusive, fast, slow = iter(alone), taken(waiting.popleft), taken(waiting.pop)
+    sharing = [
+        WorkerTask(served, chain(fast, exclusive)),
+        *(WorkerTask(served, fast) for _ in range(jobs - 2)),
+        WorkerTask(served, slow),
+    ]
     return sharing + [WorkerTask(served._replace(address=""), exclusive) for _ in range(own)]
+
+
+def taken(take: Callable[[], int]) -> Iterator[int]:
+    """Yield what is taken from one end of a queue, until the queue is empty."""
+    with suppress(IndexError):
+        while True:
+            yield take()
 
 
 def _begin(session: pytest.Session, served: Served) -> None:

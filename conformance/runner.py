@@ -36,7 +36,8 @@ ENDED: Final = (0, 1, 5)
 
 SPANS: Final = ("set-up", "cases", "tear-down")
 
-OnProgress = Callable[[str, CaseResult], None]
+OnProgress = Callable[[str, CaseResult, int], None]
+"""Takes the target, a result, and the number of cases that are selected."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +122,7 @@ def environment() -> dict[str, str]:
 def run_suite(
     targets: Sequence[str], options: Options | None = None, on_progress: OnProgress | None = None
 ) -> dict[str, Any]:
-    """Run the suite and return the object of `highwater conform --json`; `on_progress` gets target and result.
+    """Run the suite and return the object of `highwater conform --json`; `on_progress` gets each result.
 
     Raises UsageError for an unknown target or clause, or if the only target cannot be reached; one of several that
     cannot be reached gets an error as its result. Raises Interrupted on Ctrl-C.
@@ -172,7 +173,7 @@ def _run_target(name: str, options: Options, on_progress: OnProgress | None) -> 
                     watch.note(event)
                     result = received.add(event)
                     if result is not None and on_progress:
-                        on_progress(name, result)
+                        on_progress(name, result, len(received.selected or ()))
             process.wait()
         except KeyboardInterrupt:
             is_complete, received.stopped = False, INTERRUPTED

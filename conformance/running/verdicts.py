@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,6 +137,14 @@ def known_expectations(target: str, folder: Path = EXPECTATIONS) -> list[Expecta
 def all_expectations(target: str, added: Path | None) -> list[Expectation]:
     """Return what is known of a target after what a file of the user adds; raises UsageError as `read_expectations`."""
     return [*(read_expectations(added) if added else []), *known_expectations(target)]
+
+
+@cache
+def deviations_by_clause(folder: Path = EXPECTATIONS) -> Counter[str]:
+    """Count the known deviations of all targets by clause; a pattern counts for none."""
+    return Counter(
+        known.clause.partition("[")[0] for path in folder.glob("*.toml") for known in read_expectations(path)
+    )
 
 
 def expected_by(result: CaseResult, expectations: Sequence[Expectation]) -> Expectation | None:

@@ -82,6 +82,10 @@ class Workers:
         if any(next(task.cases, None) is not None for task in tasks):
             raise Ended("the workers for the remaining cases have ended")
 
+    def running(self) -> list[int]:
+        """Return the cases that are being run."""
+        return [worker.case for worker in self._workers if worker.case is not None]
+
     def close(self) -> None:
         """End all workers, also those that run a case."""
         for worker in self._workers:

@@ -25,7 +25,7 @@ from highwater.errors import ExitCode, UsageError
 def test_an_interrupted_run_reports_its_results() -> None:
     observed: list[CaseResult] = []
 
-    def interrupt(_: str, result: CaseResult) -> None:
+    def interrupt(_: str, result: CaseResult, selected: int) -> None:
         observed.append(result)
         if len(observed) == 3:
             raise KeyboardInterrupt
@@ -51,7 +51,7 @@ def test_cases_that_a_dead_target_leaves_are_reported_as_not_run(jobs: int) -> N
     """The target died in a run of 44 cases, and the report had the two that had ended."""
     with ReferenceCluster() as cluster:
 
-        def kill(_: str, __: CaseResult) -> None:
+        def kill(_: str, __: CaseResult, selected: int) -> None:
             cluster.kill_node(1)
 
         options = Options(areas=["LST"], jobs=jobs)
@@ -61,6 +61,7 @@ def test_cases_that_a_dead_target_leaves_are_reported_as_not_run(jobs: int) -> N
     not_run = [case for case in target.cases if case.verdict is CaseVerdict.NOT_RUN]
     assert len(not_run) == target.verdicts["not run"] > len(target.cases) / 2
     assert all(case.message.startswith("the target died or hangs (") for case in not_run)
+    assert ("ran meanwhile: decide with --jobs 1" in not_run[0].message) == (jobs > 1)
     assert target.cases[-1].case == "suite"
     assert target.cases[-1].message == f"{not_run[0].message}; {len(not_run)} cases were not run"
     assert exit_code(report_object) in (ExitCode.VIOLATED, ExitCode.UNDECIDED)

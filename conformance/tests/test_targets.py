@@ -381,7 +381,7 @@ def test_a_target_that_dies_during_the_run_is_named() -> None:
     observed = []
     with ReferenceCluster(1) as cluster:
 
-        def kill_it_after_three(target: str, result: CaseResult) -> None:
+        def kill_it_after_three(target: str, result: CaseResult, selected: int) -> None:
             observed.append(result)
             if len(observed) == 3:
                 cluster.kill_node(1)

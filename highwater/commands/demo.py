@@ -192,7 +192,7 @@ class Demo:
         with self.console.status("conformance cases") as status:
             done: list[str] = []
 
-            def on_progress(target: str, result: Any) -> None:
+            def on_progress(target: str, result: Any, selected: int) -> None:
                 done.append(target)
                 status.update(f"conformance cases: {len(done)} done")
 
