@@ -224,7 +224,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         number(0),
         "How far a producer's timestamp may be ahead of the broker's clock (KIP-937).",
         "log.message.timestamp.after.max.ms",
-        UNLIMITED,
+        "3600000",
     ),
     "message.timestamp.before.max.ms": Setting(
         Type.LONG,

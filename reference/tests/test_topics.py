@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from highwater.reference.configuration.broker import BrokerConfig
-from highwater.reference.configuration.brokers import BrokerConfigs
-from highwater.reference.configuration.topic_values import INT64_MAX, SETTINGS
+from highwater.reference.configuration.topic_values import SETTINGS
 from highwater.reference.configuration.topics import TopicConfigs
 from highwater.reference.effects import STORE, broker_peer
 from highwater.reference.replication.partition import Role
@@ -132,14 +130,9 @@ def test_a_setting_needs_a_value_and_the_last_one_counts(
         assert world.broker().configs.value("new", "retention.ms") == values[-1]
 
 
-def test_names_types_and_defaults_are_those_of_apache_kafka() -> None:
-    """But flush.ms: this broker flushes every second, because it does not count on replication alone."""
+def test_names_and_types_are_those_of_apache_kafka() -> None:
     expected: dict[str, dict[str, Any]] = json.loads((APACHE_KAFKA / "settings.json").read_text())["topic"]
-    defaults = TopicConfigs(BrokerConfigs(BrokerConfig(broker_id=1))).defaults | {"flush.ms": str(INT64_MAX)}
-    ours = {
-        name: {"type": setting.type, "default": defaults[name], "broker": setting.broker or None}
-        for name, setting in SETTINGS.items()
-    }
+    ours = {name: {"type": setting.type, "broker": setting.broker or None} for name, setting in SETTINGS.items()}
     assert ours == expected
     assert list(SETTINGS) == sorted(SETTINGS)
 
