@@ -1,5 +1,7 @@
 """The progress of long work where standard error is no terminal."""
 
+import time
+
 import pytest
 
 from highwater import results
@@ -10,7 +12,7 @@ def test_a_log_gets_a_line_when_the_last_one_is_old(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(results.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with progress("work", 100) as step:
         for _ in range(9):
             now[0] += 4
