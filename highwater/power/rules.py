@@ -125,7 +125,7 @@ CHECKS: Final[dict[str, tuple[Check, ...]]] = {
     **dict.fromkeys(("committed", "cycles", "findings", "log", "polls", "register", "storage"), ORACLE),
     **dict.fromkeys(("division", "merge"), WHOLE),
     **dict.fromkeys(("partition", "summary", "view"), BOTH),
-    **dict.fromkeys(("group_reads", "groups", "run", "step_findings"), TESTS),
+    **dict.fromkeys(("epochs", "group_reads", "groups", "outcomes", "run", "step_findings"), TESTS),
 }
 WITHOUT_RULES: Final = {"rule"}  # names and texts
 

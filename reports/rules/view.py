@@ -151,8 +151,7 @@ class View:
     @cached_property
     def acked(self) -> Ints:
         """Rows of sends that were acknowledged with an offset, increasing."""
-        ops = self.ops
-        acked: Ints = self.sends[(ops.status[self.sends] == Status.OK) & (ops.offset[self.sends] != UNKNOWN)]
+        acked: Ints = self.sends[self._placed(self.sends)]
         return acked
 
     @cached_property
@@ -163,15 +162,22 @@ class View:
 
     @cached_property
     def _sends_by_value(self) -> tuple[Ints, Ints]:
-        """Rows of sends sorted by value, and their values; of equal values those that may be in the log come first."""
+        """Rows of sends sorted by value, and their values; of equal values the likeliest comes first."""
         ops = self.ops
         rows = self.sends[ops.value[self.sends] != TOMBSTONE]
         rows = rows[np.argsort(ops.value[rows], kind="stable")]
         known = ops.value[rows]
         if np.any(known[1:] == known[:-1]):
             failed = ops.status[rows] == Status.FAIL
-            rows = rows[np.lexsort((ops.invoked[rows], ops.fate[rows] == Fate.ABORTED, failed, known))]
+            rows = rows[
+                np.lexsort((ops.invoked[rows], ops.fate[rows] == Fate.ABORTED, self._placed(rows), failed, known))
+            ]
         return rows, known
+
+    def _placed(self, sends: Ints) -> Mask:
+        """Return which of these sends were acknowledged with an offset: they wrote no record at another one."""
+        placed: Mask = (self.ops.status[sends] == Status.OK) & (self.ops.offset[sends] != UNKNOWN)
+        return placed
 
     @cached_property
     def resent_sends(self) -> Ints:
@@ -196,7 +202,7 @@ class View:
     def _acknowledged_writer(self, sends: Ints, offsets: Ints, values: Ints) -> Ints:
         """Return the first of `sends` that was acknowledged with this value and offset, `NO_ROW` if none."""
         ops = self.ops
-        rows = sends[(ops.status[sends] == Status.OK) & (ops.offset[sends] != UNKNOWN)]
+        rows = sends[self._placed(sends)]
         if not len(rows):
             return np.full(len(values), NO_ROW)
         places, place = np.unique(np.stack([ops.value[rows], ops.offset[rows]]), axis=1, return_index=True)
@@ -215,7 +221,7 @@ class View:
         """
         ops, values = self.ops, self.ops.record_value[record]
         sends = self.sends[np.isin(ops.value[self.sends], values)]
-        sends = sends[np.lexsort((ops.invoked[sends], ops.status[sends] == Status.FAIL))]
+        sends = sends[np.lexsort((ops.invoked[sends], self._placed(sends), ops.status[sends] == Status.FAIL))]
         by_value = sends[np.argsort(ops.value[sends], kind="stable")]
         same_value = by_value[np.searchsorted(ops.value[by_value], values)]
         exact = self._acknowledged_writer(sends, ops.record_offset[record], values)
@@ -231,9 +237,10 @@ class View:
         count = np.searchsorted(ops.value[again], value, "right") - first
         of = np.repeat(np.arange(len(record)), count)
         send = again[np.arange(len(of)) - np.repeat(np.cumsum(count) - count - first, count)]
-        exact = (ops.status[send] == Status.OK) & (ops.offset[send] == offset[of])
-        rank = np.where(exact, 0, np.where(ops.status[send] == Status.FAIL, 2, 1))
-        best = np.full(len(record), 2)
+        placed = self._placed(send)
+        ranks = [placed & (ops.offset[send] == offset[of]), placed, ops.status[send] == Status.FAIL]
+        rank = np.select(ranks, [0, 2, 3], 1)
+        best = np.full(len(record), 3)
         np.minimum.at(best, of, rank)
         several: Mask = np.bincount(of[rank == best[of]], minlength=len(record)) > 1
         return ~several
@@ -365,9 +372,9 @@ class View:
 
     @cached_property
     def _possible_writers(self) -> Ints:
-        """Rows of the sends of values that were sent several times, sorted by value; failed ones only if all failed."""
+        """Rows of sends of values that were sent several times, by value; impossible ones only without others."""
         ops, again = self.ops, self.resent_sends
-        possible = again[ops.status[again] != Status.FAIL]
+        possible = again[(ops.status[again] != Status.FAIL) & ~self._placed(again)]
         rows = np.concatenate([possible, again[~np.isin(ops.value[again], ops.value[possible])]])
         return rows[np.argsort(ops.value[rows], kind="stable")]
 

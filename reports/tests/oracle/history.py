@@ -162,7 +162,9 @@ class History:
         if at_offset or value == TOMBSTONE:
             return at_offset
         sends = self.sends_of(value)
-        return [send for send in sends if not send.rejected] or sends
+        accepted = [send for send in sends if not send.rejected]
+        unplaced = [send for send in accepted if not send.acknowledged or send.offset is None]
+        return unplaced or accepted or sends
 
     def writer(self, offset: int, value: int) -> Row | None:
         """Return the one of `writers` that counts: of a transaction that was not aborted, and of these the first."""
