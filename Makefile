@@ -50,7 +50,6 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/highwater conform apache-kafka:3 --clause OFF-22 --clause 'GRP-16*' --repeat 10
 	@$(BIN)/highwater conform --self-test --long
 	@$(BIN)/python -m highwater.soak.rules --small
-	@$(BIN)/python -m highwater.reports.tests.worlds --histories 30000
 	@$(BIN)/python -m highwater.power --judge rules --generated 40
 	@$(BIN)/python -m highwater.power --generated 120
 	@$(BIN)/python -m highwater.power --judge simulator --generated 40
@@ -78,6 +77,8 @@ soak: setup  ## long sweeps, an hour or more
 	@$(BIN)/python -m highwater.power --judge fuzzer --set requests --jobs 1
 	@$(BIN)/highwater simulate --seeds 0:20000 --out results/sweep $(ARGS)
 	@$(BIN)/python -m highwater.soak.seed_recheck results/sweep --every 100 --master 'local-cluster[2,1,1024]'
+	@# Last, as it ends with exit code 1: some kinds of impossible histories are not found yet (docs/audit/proofs.md).
+	@$(BIN)/python -m highwater.reports.tests.worlds --histories 30000
 
 bench: setup  ## the figures of our documents
 	@$(BIN)/python -m highwater.experiments.figures $(ARGS)

@@ -358,7 +358,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         cluster.close()
     result = request.node.stash.get(RESULT, None)
     if audits and not broken and result is not None and result.verdict is CaseVerdict.PASS:
-        broken = import_module(AUDIT).finding_of(cluster.log)
+        operations, broken = import_module(AUDIT).audit_case(cluster.log)
+        request.node.stash[RESULT] = msgspec.structs.replace(result, audited=operations)
     if broken:
         raise TargetFailure(broken)
 

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -136,6 +136,24 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     faults: list[str] = []
     """Kinds of the injected faults."""
+
+
+class Violation(NamedTuple):
+    """A violation in one line, and where it is."""
+
+    text: str
+    partition: str
+    offset: int
+
+
+def first_violation(result: AuditResult) -> Violation | None:
+    """Return the first violation with both of its operations, for callers that show one line; None if it has none."""
+    found = next((finding for finding in result.findings if finding.severity is Severity.VIOLATION), None)
+    if result.verdict is not Verdict.INVALID or found is None:
+        return None
+    seen = found.witnesses[0]
+    shown = "; ".join(f"{witness.role}: {witness.words}" for witness in seen.operations)
+    return Violation(f"{found.name} in {seen.partition} at offset {seen.offset}: {shown}", seen.partition, seen.offset)
 
 
 def write_verdict(folder: Path, result: AuditResult) -> Path:

@@ -13,8 +13,9 @@ from highwater.reference.wire.framing import decode_request, decode_response
 from highwater.reference.wire.printer import describe, hexdump
 from highwater.reference.wire.registry import Api
 
-FAULT: Final = "fault"
-LOST_TAIL: Final = "kill, losing the tail"
+NO_CONNECTION: Final = -1
+"""The number of the events that are not of a connection: what a case does to a broker."""
+LOST_TAIL: Final = "kill and loss of the tail"
 MAX_EVENTS: Final = 40
 MAX_REPORT_CHARACTERS: Final = 16 * 1024
 """Limit of an exchange in a report, in characters; the oldest events are dropped and counted."""
@@ -117,7 +118,7 @@ class ExchangeLog:
 
     def add_fault(self, what: str, node: int) -> None:
         """Note what the case does to a broker."""
-        self._events.append(Event(FAULT, f"{what} of broker {node}"))
+        self._events.append(Event(f"broker {node}", what, connection=NO_CONNECTION))
 
     def to_report(self) -> list[ReportedEvent]:
         """Convert the events for a report: at most `MAX_REPORT_CHARACTERS` characters."""

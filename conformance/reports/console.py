@@ -9,6 +9,7 @@ from typing import Final
 from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.matrix import (
     MatrixRow,
+    audited_text,
     cell_text,
     clause_of,
     left_out_text,
@@ -80,6 +81,8 @@ def _lines(report: Report, target: TargetReport, *, strict: bool, verbose: bool)
     yield from _not_decided(target)
     if target.left_out:
         yield left_out_text(target)
+    if audited := audited_text(target):
+        yield audited
     if target.fingerprint:
         yield f"fingerprint {target.fingerprint}: another run of these cases with an equal one had the same events"
     yield f"{target.target}: {tally(target)}" + (f" ({seconds_text(target)})" if target.seconds else "")

@@ -107,6 +107,13 @@ def left_out_text(target: TargetReport) -> str:
     return f"left out, as they take minutes (--long): {cases}" if cases else ""
 
 
+def audited_text(target: TargetReport) -> str:
+    """Return how much of what the clients saw was audited; empty if no audit was asked for."""
+    asked = [result.audited for result in target.cases if result.audited is not None]
+    judged = [operations for operations in asked if operations]
+    return f"audited: {sum(judged):,} operations of {len(judged):,} of {len(asked):,} passed cases" if asked else ""
+
+
 def features_text(target: TargetReport) -> str:
     """Return the finalised features, such as `metadata.version 30, transaction.version 0-2`; empty without any."""
     return ", ".join(

@@ -12,6 +12,7 @@ from highwater.conformance.report import Report, TargetReport
 from highwater.conformance.reports.history import History
 from highwater.conformance.reports.matrix import (
     MatrixRow,
+    audited_text,
     cell_text,
     features_text,
     left_out_text,
@@ -102,6 +103,7 @@ def _target(target: TargetReport) -> dict[str, Any]:
         "version": target.version,
         "features": features_text(target),
         "fingerprint": target.fingerprint,
+        "audited": audited_text(target),
         "counts": [(_kind(verdict), f"{count} {verdict}") for verdict, count in verdicts if count],
         "tally": tally(target),
         "seconds": seconds_text(target),

@@ -69,6 +69,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """The last events, unless the verdict is `pass`."""
     replies: list[ExchangedReply] = []
     """The values of all replies, if they were asked for and the verdict is `pass`."""
+    audited: int | None = None
+    """How many operations of the client were audited; 0 if they cannot be judged, None if no audit was asked for."""
     fingerprint: str = ""
     """A hash of all events of the run, on a target that repeats them exactly."""
 

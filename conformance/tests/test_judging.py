@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from highwater.conformance.running.sharing import ACQUIRE, SharedExclusiveLock, 
 from highwater.conformance.running.verdicts import CaseResult, CaseVerdict
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.conformance.targets.reference import ReferenceTarget
+from highwater.conformance.tests.listed_cases import run_case
 from highwater.errors import UsageError
 
 
@@ -217,3 +219,23 @@ def test_a_worker_starts_beside_a_broker_that_another_one_ended(reference: Refer
         config.stash[plugin.TARGET].close()
         server.close()
         reference.start_node(1)
+
+
+FAILING = """
+from pathlib import Path
+from highwater.conformance.clause import clause
+
+@clause("FRM-1")
+def test_a_case_that_fails(cluster):
+    with (Path(__file__).parent / "runs").open("a") as runs:
+        runs.write("once more ")
+    assert False
+"""
+
+
+@pytest.mark.parametrize(("known", "runs"), [("FRM-1", 1), ("FRM-2", 2)])
+def test_a_failure_that_a_file_lists_is_run_once(tmp_path: Path, known: str, runs: int) -> None:
+    listed = tmp_path / "known.toml"
+    listed.write_text(f'[[expectation]]\nclause = "{known}"\nverdict = "fail"\nreason = "known"\n')
+    run_case(tmp_path, FAILING, "--hw-target=reference", f"--hw-expect={listed}")
+    assert (tmp_path / "runs").read_text() == "once more " * runs

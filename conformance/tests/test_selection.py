@@ -6,11 +6,16 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from typer.testing import CliRunner
 
 from highwater.command_line import application
+from highwater.conformance import plugin
+from highwater.conformance.running import verdicts
+from highwater.conformance.running.selection import in_order
 from highwater.conformance.tests.listed_cases import TOGETHER, cases_of, chosen, dry_run
 from highwater.spec.clauses import load_clauses
 
@@ -115,3 +120,24 @@ def test_the_example_of_the_docs_selects_cases() -> None:
     ]
     listed = subprocess.run(command, capture_output=True, text=True, check=False, cwd=DOCS.parent).stdout
     assert sum(map(int, re.findall(r": (\d+)$", listed, re.MULTILINE))) > 5, listed
+
+
+def item(case: str, *markers: str) -> pytest.Item:
+    """Return a stand-in of a case with these markers."""
+    marks = dict.fromkeys(markers, True) | {"clause": SimpleNamespace(args=(case, None))}
+    return cast("pytest.Item", SimpleNamespace(nodeid=case, get_closest_marker=marks.get))
+
+
+def test_fast_cases_come_first_of_these_the_clauses_of_which_most_brokers_deviate() -> None:
+    often, _ = verdicts.deviations_by_clause().most_common(1)[0]
+    never = next(clause for clause in load_clauses() if not verdicts.deviations_by_clause()[clause])
+    items = [item("FRM-1", "cluster_fault"), item("FRM-2", "slow"), item(never), item(often)]
+    assert [each.nodeid for each in in_order(items)] == [often, never, "FRM-2", "FRM-1"]
+
+
+def test_one_worker_begins_with_the_last_cases_and_each_case_is_taken_once() -> None:
+    tasks = plugin._tasks(plugin.Served("a:1", {}), 3, 1, alone=[4], count=6)
+    first, second, last, own = (task.cases for task in tasks)
+    assert [next(first), next(second), next(last)] == [0, 1, 5]
+    assert [*second, *last] == [2, 3]
+    assert [*own, *first] == [4]

@@ -8,11 +8,9 @@ tail), or that send bytes which are no requests. No client could have seen such 
 """
 
 from io import BytesIO
-from typing import Final
+from typing import Final, NamedTuple
 
-from highwater.conformance.client.exchange import FAULT, LOST_TAIL, Event, ExchangeLog
-from highwater.errors import Verdict
-from highwater.reports.anomalies import Severity
+from highwater.conformance.client.exchange import LOST_TAIL, NO_CONNECTION, Event, ExchangeLog
 from highwater.reports.audit import audit_events
 from highwater.reports.importers.native import read_blocks
 from highwater.reports.importers.quarantine import Quarantine
@@ -20,6 +18,7 @@ from highwater.reports.recorder.decoder import FrameDecoder
 from highwater.reports.recorder.exchanges import Cluster, Link
 from highwater.reports.recorder.observer import Observer
 from highwater.reports.recorder.recording import Recording
+from highwater.reports.verdicts import first_violation
 
 OF_BROKERS: Final = frozenset({27})
 """Keys of the requests that only brokers send, and that change what clients see: WriteTxnMarkers."""
@@ -33,22 +32,24 @@ Committed offsets always expire: soon, by the settings of all targets that the s
 SIZE_BYTES: Final = 4
 
 
-def finding_of(log: ExchangeLog) -> str:
-    """Return the first violation in the exchanges with both witnesses; empty if there is none, or nothing is judged."""
+class CaseAudit(NamedTuple):
+    """How many operations of a case were audited, 0 if it is not judged, and the first violation or an empty string."""
+
+    operations: int
+    violation: str = ""
+
+
+def audit_case(log: ExchangeLog) -> CaseAudit:
+    """Audit the exchanges of a case."""
     requests = [event for event in log if event.data and event.api is None]
     if any(_key(event) in OF_BROKERS or not _is_whole(event) for event in requests):
-        return ""
-    if any(event.address == FAULT and event.what.startswith(LOST_TAIL) for event in log):
-        return ""
-    changed = {name: any(text in event.data for event in requests) for text, name in SETTINGS.items()}
-    config, events = read_blocks(iter([_recorded(log, changed)]), Quarantine())
+        return CaseAudit(0)
+    if any(event.what == LOST_TAIL for event in log):
+        return CaseAudit(0)
+    config, events = read_blocks(iter([recorded(log)]), Quarantine())
     result = audit_events(config, events, "a case")
-    if result.verdict is not Verdict.INVALID:
-        return ""
-    found = next(finding for finding in result.findings if finding.severity is Severity.VIOLATION)
-    seen = found.witnesses[0]
-    shown = "; ".join(f"{witness.role}: {witness.words}" for witness in seen.operations)
-    return f"{found.name} in {seen.partition} at offset {seen.offset}: {shown}"
+    violation = first_violation(result)
+    return CaseAudit(result.operations, violation.text if violation else "")
 
 
 def _key(event: Event) -> int:
@@ -59,16 +60,18 @@ def _is_whole(event: Event) -> bool:
     return int.from_bytes(event.data[:4]) == len(event.data) - SIZE_BYTES
 
 
-def _recorded(log: ExchangeLog, changed: dict[str, bool]) -> bytes:
-    """Return the history of the exchanges, as a file."""
+def recorded(log: ExchangeLog) -> bytes:
+    """Return the history of the exchanges, as the proxy would have written its file."""
     sink, now_s = BytesIO(), 0.0
+    requests = [event.data for event in log if event.data and event.api is None]
+    changed = {name: any(text in data for data in requests) for text, name in SETTINGS.items()}
     recording = Recording(sink, 0, lambda: round(now_s * 1e9))
     recording.update_config(offset_expiry=True, **changed)
     cluster, observer = Cluster(recording), Observer()
     decoders: dict[int, FrameDecoder] = {}
     for event in log:
-        if event.address == FAULT:
-            recording.nemesis(event.what.partition(" ")[0], value=event.what)
+        if event.connection == NO_CONNECTION:
+            recording.nemesis(event.what, node=event.address.removeprefix("broker "))
             continue
         now_s = event.at
         host, _, port = event.address.rpartition(":")

@@ -157,7 +157,12 @@ def delete_offsets(link: Link, request: Any) -> Finish | None:
     """Record an OffsetDelete; what a partition's error leaves in place is not deleted."""
     if not link.cluster.wants(request.group_id):
         return None
-    requested = [key_of(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    requested = [
+        key_of(topic.name, part.partition_index)
+        for topic in request.topics
+        for part in topic.partitions
+        if part.partition_index >= 0
+    ]
     if not requested:  # an empty list would be the whole group
         return None
     operation = link.cluster.recording.invoke("delete_offsets", group=request.group_id, value=requested)

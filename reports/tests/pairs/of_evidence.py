@@ -382,6 +382,23 @@ def _equal_values(h: History, count: int) -> None:
     h.fetch(0, *((offset, 7) for offset in range(count)), (3, 8), end=4)
 
 
+@anomaly(19, "of equal values")
+def a_reader_receives_the_record_at_the_offset_of_an_open_transaction(h: History) -> None:
+    _open_beside_an_equal_value(h, 0)
+
+
+@near_miss(19, "of equal values")
+def a_reader_receives_the_record_of_another_send_with_the_value_of_an_open_transaction(h: History) -> None:
+    _open_beside_an_equal_value(h, 1)
+
+
+def _open_beside_an_equal_value(h: History, offset: int) -> None:
+    begin(h, 1)
+    h.send(4, 0, txn=1)
+    h.begin(9, "send", value=4)
+    fetched(h, (offset, 4), isolation="read_committed")
+
+
 @anomaly(12, "where sequences wrap")
 def the_first_record_after_a_wrap_overtakes_the_last_one_before_it(h: History) -> None:
     _wrapped(h, 1, 0)

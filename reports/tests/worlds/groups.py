@@ -123,7 +123,7 @@ def group_contradictions(operations: Sequence[Operation]) -> Iterator[tuple[str,
     for number, one in enumerate(assignments):
         for two in assignments[number + 1 :]:
             if _group(one) == _group(two) and (why := _assigned_twice(one.fields, two.fields)):
-                yield why, True
+                yield why, not _may_begin_again(one, two, operations)
     for commit in operations:
         generation = commit.fields.get("generation_id", -1)
         if commit.f in {"commit", "send_offsets"} and commit.status == "ok" and generation >= 0:
@@ -134,6 +134,18 @@ def group_contradictions(operations: Sequence[Operation]) -> Iterator[tuple[str,
             if generation not in [op.fields["generation_id"] for op in own if op.invoked < commit.invoked][-1:]:
                 yield "a member committed with another generation than it was assigned", False
     yield from _offsets_of_the_application(operations)
+
+
+def _may_begin_again(one: Operation, two: Operation, operations: Sequence[Operation]) -> bool:
+    """Return whether generations of a group may have begun again between two operations.
+
+    A coordinator removes a group without members and offsets. That it had another generation meanwhile shows that its
+    members changed.
+    """
+    ours = [op for op in operations if _group(op) == _group(one) and op.status == "ok"]
+    generations = {op.fields.get("generation_id") for op in ours if one.returned < op.invoked < two.invoked}
+    has_offset = any(op.f in {"commit", "send_offsets"} and op.invoked < two.invoked for op in ours)
+    return bool(generations - {None, one.fields["generation_id"]}) and not has_offset
 
 
 def _assigned_twice(one: Mapping[str, Any], two: Mapping[str, Any]) -> str:
