@@ -5,7 +5,7 @@ take a little longer than without. So this is a target of its own, `apache-kafka
 that need these faults.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -21,6 +21,8 @@ from highwater.fuzz.chaos.nemesis import Undo
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.temporary import temporary_folder
 
+SPREAD: Final[Mapping[str, object]] = {"offsets.topic.num.partitions": 5, "transaction.state.log.num.partitions": 5}
+"""Partitions for coordinators on different brokers: a cut link then stops one of them, and the other goes on."""
 KEPT_PAGES: Final = 2
 """Pages of each file that a broker keeps of what it had not flushed."""
 
@@ -36,7 +38,9 @@ class FaultyApacheKafka(ApacheKafka):
         if not found.is_kraft:
             raise UsageError("a release without ZooKeeper is needed", where=f"apache-kafka-faults:{version}")
         self._stack = ExitStack()
-        self._proxied = ProxiedSettings(Schedule(duration_ms=0), self._stack, is_kraft=True)
+        self._proxied = ProxiedSettings(
+            Schedule(duration_ms=0), self._stack, is_kraft=True, faults_of_controllers=False
+        )
         folder = self._stack.enter_context(temporary_folder("faults-"))
         self._proxied.disks = mount_disks(folder, found.nodes, self._stack)
         self._clocks = None if missing_for_clocks() else Clocks(folder, found.nodes)
@@ -45,7 +49,9 @@ class FaultyApacheKafka(ApacheKafka):
         self.capabilities |= {LOST_TAILS} if self._proxied.disks else set()
         self.capabilities |= {CLOCKS} if self._clocks else set()
         try:
-            super().__init__(version, brokers, node_settings=self._proxied.settings, environment=self._clock_of)
+            super().__init__(
+                version, brokers, settings=SPREAD, node_settings=self._proxied.settings, environment=self._clock_of
+            )
         except BaseException:
             self._stack.close()
             raise

@@ -14,7 +14,7 @@ from highwater.conformance.cases.fetches.test_other_replicas import RACKS_SINCE,
 from highwater.conformance.cases.support.committed_offsets import coordinated_offset
 from highwater.conformance.cases.support.reassignments import await_replicas, elect_preferred, reassign
 from highwater.conformance.cases.support.replicas import FAILOVER_S, await_isr, controller_last, create_assigned_topic
-from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional
+from highwater.conformance.cases.support.transactions import ABORT, COMMIT, Transactional, coordinator_of
 from highwater.conformance.cases.topics.test_replicas import log_sizes
 from highwater.conformance.clause import clause
 from highwater.conformance.client.broker import EARLIEST, LATEST, NOW_MS, Broker, Topic, batch
@@ -42,6 +42,8 @@ LAGS_SINCE: Final = 5
 """First version of ListOffsets with OFFSET_NOT_AVAILABLE; older ones return LEADER_NOT_AVAILABLE."""
 STABLE_SINCE: Final = 7
 LEADER_ONLY: Final = 1
+ATTEMPTS: Final = 20
+"""Names that are tried until one has a coordinator on another broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +266,8 @@ def test_offsets_of_a_transaction_are_valid_when_their_marker_is_replicated(clus
     """A follower of the group's partition of __consumer_offsets cannot fetch the marker."""
     cluster.need_brokers(3)
     cluster.need(LINKS)
-    topic, producer = cluster.create_topic(), Transactional.initialize(cluster)
-    group, leader, follower = _group_elsewhere(cluster)
+    topic = cluster.create_topic()
+    producer, group, leader, follower = _apart(cluster)
     producer.add_offsets(group)
     producer.commit_offset(group, topic, 4)
     before = -1
@@ -286,18 +288,17 @@ def test_offsets_of_a_transaction_are_valid_when_their_marker_is_replicated(clus
     )
 
 
-def _address_node(cluster: Cluster, address: str) -> int:
-    return next(node for node, each in cluster.target.addresses.items() if each == address)
+def _apart(cluster: Cluster) -> tuple[Transactional, str, int, int]:
+    """Return a producer that the controller coordinates, a group of another coordinator, that one, and a third broker.
 
-
-def _group_elsewhere(cluster: Cluster) -> tuple[str, int, int]:
-    """Return a group, its coordinator and a follower, neither of which is the controller.
-
-    In KRaft brokers name any of them as controller, and the links to the real one stay as they are.
+    A coordinator of both would wait for the replica that is cut off before it writes any marker. In KRaft brokers name
+    any of them as controller, each time another, and the links to the real one stay as they are.
     """
-    for _ in range(20):
-        group, (*_, controller) = cluster.group(), controller_last(cluster)
-        leader = _address_node(cluster, cluster.coordinator(group).address)
-        if leader != controller:
-            return group, leader, next(node for node in cluster.target.addresses if node not in (leader, controller))
-    raise Unsupported("the controller coordinates all groups")
+    nodes = {address: node for node, address in cluster.target.addresses.items()}
+    for _ in range(ATTEMPTS):
+        controller, transactional_id, group = controller_last(cluster)[-1], cluster.name("x"), cluster.group()
+        leader = nodes[cluster.coordinator(group).address]
+        if nodes[coordinator_of(cluster, transactional_id)] == controller != leader:
+            producer = Transactional.initialize(cluster, transactional_id=transactional_id)
+            return producer, group, leader, next(node for node in nodes.values() if node not in (leader, controller))
+    raise Unsupported("one broker coordinates all groups and transactions")

@@ -44,9 +44,7 @@ def test_a_leader_that_lost_its_tail_leads_with_all_records_again(cluster: Clust
     cluster.start(victim)
     for node in (others[0], victim):
         for topic in _move_to(cluster, topics, node):
-            found = [bytes(value or b"") for value in values_at(cluster.leader(topic), topic)]
-            what = f"values at broker {node} after broker {victim} lost its tail: {[value[:2] for value in found]}"
-            expect(what, True, found == written)
+            _await_values(cluster, topic, written, f"broker {node} after broker {victim} lost its tail")
 
 
 def _move_to(cluster: Cluster, topics: list[Topic], node: int) -> list[Topic]:
@@ -55,3 +53,16 @@ def _move_to(cluster: Cluster, topics: list[Topic], node: int) -> list[Topic]:
         await_isr(cluster, topic, 3)
     move_leaders(cluster, topics, node)
     return [cluster.topic(topic.name, timeout_s=FAILOVER_S) for topic in topics]
+
+
+def _await_values(cluster: Cluster, topic: Topic, written: list[bytes], where: str) -> None:
+    """Wait for exactly these values: a new leader returns the last ones when it has heard that they are committed."""
+    leader = cluster.leader(topic)
+
+    def are_all_read() -> bool:
+        found = [bytes(value or b"") for value in values_at(leader, topic)]
+        begin = [value[:2] for value in found]
+        expect(f"values at {where} are the first that were written: {begin}", True, found == written[: len(found)])
+        return found == written
+
+    cluster.eventually(f"{len(written)} values at {where}", are_all_read, FAILOVER_S)
