@@ -14,8 +14,11 @@ OPEN_SENDS: Final = 1_000_000  # sends without a final answer; the oldest are dr
 DUPLICATE_SEQUENCE: Final = 46
 Place = tuple[int, int, int]
 """Producer id, epoch and sequence."""
-Identity = tuple[str, int, str, Place | None]
-"""Topic, partition, value, and the place among the records of an idempotent producer."""
+Identity = tuple[str, int, str, Place | None, tuple[str, int]]
+"""Topic, partition, value, the place among the records of an idempotent producer, and its transaction and timestamp.
+
+After a refusal a producer may use a sequence number again: that record is another send, in its own transaction.
+"""
 
 
 @dataclass(slots=True)
@@ -77,7 +80,8 @@ class Sends:
                         if (batch.topic, batch.partition, place) in self._acknowledged:
                             continue
                     known = f"null {key_text(record.key)}" if value is None else value
-                    identity = (batch.topic, batch.partition, known, place)
+                    kept = (str(fields.get("txn", "")), record.timestamp)
+                    identity = (batch.topic, batch.partition, known, place, kept)
                     batch.sends.append((identity, record.offset - header.base_offset))
                     self._attempts[identity] = self._attempts.get(identity, 0) + 1
                     if identity not in self._open:
@@ -117,7 +121,7 @@ class Sends:
         operation = self._open.pop(identity, None)
         self._attempts.pop(identity, None)
         if operation is not None:
-            topic, partition, _, place = identity
+            topic, partition, _, place, _ = identity
             if kind == "ok" and place is not None:
                 self._acknowledged[topic, partition, place] = None
             link.cluster.recording.complete(operation, kind, topic=topic, partition=partition, **fields)

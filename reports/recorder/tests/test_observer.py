@@ -145,6 +145,16 @@ def test_another_record_in_the_place_of_one_without_an_answer_is_another_send() 
     ]  # fmt: skip
 
 
+def test_a_record_in_the_place_of_a_refused_one_of_an_earlier_transaction_is_another_send() -> None:
+    traffic = RecordedTraffic()
+    traffic.produce(b"a", error=NOT_LEADER, transactional=True)
+    traffic.ask(EndTxnRequest(transactional_id="x", producer_id=7), EndTxnResponse())
+    traffic.produce(b"a", error=0, offset=5, transactional=True)
+    sent = [event for event in traffic.events() if event["f"] == "send"]
+    sends = [(event["type"], event.get("txn"), event.get("offset")) for event in sent]
+    assert sends == [("invoke", "7 1", None), ("invoke", "7 2", None), ("ok", None, 5)]
+
+
 @pytest.mark.parametrize(("position", "partition", "expected"), [(-7, 0, [None]), (3, -7, []), (-1, 0, [-1])])
 def test_numbers_that_mean_nothing_are_left_out_and_so_are_partitions_that_cannot_exist(
     position: int, partition: int, expected: list[int | None]
