@@ -6,9 +6,15 @@ A program is a case, whose rules are stated nowhere else. With `Drawn` choices i
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 import pytest
 
-from highwater.conformance.cases.records.walks import test_mixed_producers, test_mixed_reads, test_mixed_writes
+from highwater.conformance.cases.records.walks import (
+    test_mixed_everything,
+    test_mixed_producers,
+    test_mixed_reads,
+    test_mixed_writes,
+)
 from highwater.conformance.cases.transactions import test_mixed_transactions
 from highwater.conformance.cases.walks import (
     test_classic_walk,
@@ -22,6 +28,7 @@ from highwater.conformance.cases.walks import (
     test_transaction_list_walk,
 )
 from highwater.conformance.client.cluster import Cluster
+from highwater.conformance.client.draws import Followed, Path
 from highwater.conformance.running.selection import check_era
 from highwater.reference.wire.messages.topics import CreateTopicsRequest
 
@@ -34,6 +41,8 @@ PROGRAMS: Final[Mapping[str, Callable[..., None]]] = {
     "producers": test_mixed_producers.test_each_batch_of_several_producers_is_stored_once_or_refused,
     "transactions": test_mixed_transactions.test_overlapping_transactions_have_each_its_own_end,
     "rising-epochs": test_mixed_transactions.test_overlapping_transactions_with_epochs_that_rise,
+    "everything": test_mixed_everything.test_all_objects_of_the_log_used_at_once_follow_their_models,
+    "everything-and-restarts": test_mixed_everything.test_all_objects_of_the_log_go_on_after_restarts,
     "transaction-lists": test_transaction_list_walk.test_every_filter_lists_what_the_model_lists,
     "active-producers": test_transaction_list_walk.test_the_producers_of_each_partition_follow_the_model,
     "members": test_classic_walk.test_a_group_of_dynamic_members_follows_the_model,
@@ -73,3 +82,9 @@ def run(name: str, cluster: Cluster) -> None:
     if "topic" in program.__annotations__:
         arguments["topic"] = cluster.create_topic(partitions=3)
     program(**arguments)
+
+
+def follow(name: str, cluster: Cluster, path: str) -> None:
+    """Run a program along a path, which is given as JSON, as `highwater explore` writes it."""
+    cluster.draws = Followed(msgspec.json.decode(path, type=Path))
+    run(name, cluster)

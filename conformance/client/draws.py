@@ -1,16 +1,22 @@
-"""The random choices of a walk: constant in the suite, drawn in a sequence of the fuzzer or in a simulated run.
+"""The choices of a walk: constant in the suite, drawn in a sequence of the fuzzer, in a simulated run or by Hypothesis.
 
 A walk takes its generator from `Draws.generator` and its steps from `Draws.steps`. With a drawn seed it makes other
-choices, takes fewer steps, and any of them can be left out: each step has choices of its own.
+choices, takes fewer steps, and any of them can be left out: each step has choices of its own. A `Path` is the same as a
+plain value, which can be shrunk, stored and read.
 """
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
+FINE: Final = 1 << 20
+"""The number of different probabilities that are drawn."""
+MOST_CHOICES: Final = 1 << 16
 STEPS: Final = 6
 """The most steps of a drawn walk in each of its loops: it is to be read by people, and to take little time."""
 
@@ -60,3 +66,108 @@ class Drawn(Draws):
         self._looks += 1
         chance = random.Random(f"{self.seed}:look {self._looks}")
         return [checks[place] for place in sorted(chance.sample(range(len(checks)), min(len(checks), STEPS)))]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of a path: its number in the loop, its first choices, and the seed of those that follow.
+
+    A choice is a number below the count of what can be chosen. With the seed 0 the first is chosen each time.
+    """
+
+    number: int = 0
+    seed: int = 0
+    choices: tuple[int, ...] = ()
+
+
+class Path(msgspec.Struct, frozen=True):
+    """The choices of a walk before its steps, and the steps of its loops, in the order in which these begin."""
+
+    setup: Step = Step()
+    loops: tuple[tuple[Step, ...], ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of steps."""
+        return sum(map(len, self.loops))
+
+
+class Choices(random.Random):
+    """A generator that returns the choices of a step; `made` are those of the step that began last.
+
+    The first choice of all is the simplest: the first element, the smallest number, and a probability that is missed.
+    """
+
+    def __init__(self, step: Step) -> None:
+        super().__init__()
+        self.begin(step)
+
+    def begin(self, step: Step) -> list[int]:
+        """Return the list in which the choices of this step are noted."""
+        self._given, self._following = iter(step.choices), random.Random(step.seed) if step.seed else None
+        self.made: list[int] = []
+        return self.made
+
+    def _randbelow(self, count: int) -> int:
+        given = next(self._given, None)
+        if given is None:
+            given = self._following.randrange(count) if self._following else 0
+        self.made.append(given % count)
+        assert len(self.made) < MOST_CHOICES, "a step that draws until it gets another value does not end"
+        return self.made[-1]
+
+    def random(self) -> float:
+        return 1 - (self._randbelow(FINE) + 1) / FINE
+
+    def getrandbits(self, k: int, /) -> int:
+        return self._randbelow(1 << k)
+
+    def sample(self, population: Sequence[Any], k: int, *, counts: object = None) -> list[Any]:
+        """Return k elements; the inherited method draws until it gets another one, which may never be."""
+        assert counts is None, "no walk repeats elements"
+        pool = list(population)
+        return [pool.pop(self._randbelow(len(pool))) for _ in range(k)]
+
+    def seed(self, a: object = None, version: int = 2) -> None:
+        """Do nothing: what follows is in the step."""
+
+
+class Followed(Draws):
+    """The choices of a path. `taken` are its steps with all choices that were made: the same path without seeds."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._loop = path, 0
+        self._is_in_step = False
+        self._setup: list[list[int]] = []
+        self._made: list[list[tuple[int, list[int]]]] = []
+
+    def generator(self, number: int) -> random.Random:
+        chosen = Choices(self._path.setup)
+        self._setup.append(chosen.made)
+        return chosen
+
+    def steps(self, count: int, chance: random.Random) -> Iterator[int]:
+        """Yield the numbers of the steps of a loop; one within a step takes a few that its step chooses."""
+        if self._is_in_step or not isinstance(chance, Choices):
+            yield from sorted(chance.sample(range(count), chance.randint(1, min(count, STEPS))))
+            return
+        loop = self._path.loops[self._loop] if self._loop < len(self._path.loops) else ()
+        self._loop += 1
+        made: list[tuple[int, list[int]]] = []
+        self._made.append(made)
+        by_number = {step.number % count: step for step in reversed(loop)}
+        for number in sorted(by_number):
+            made.append((number, chance.begin(by_number[number])))
+            self._is_in_step = True
+            yield number
+            self._is_in_step = False
+        chance.begin(self._path.setup)
+
+    def some(self, checks: Sequence[T]) -> Sequence[T]:
+        chance = Choices(self._path.setup)
+        return [checks[place] for place in sorted(chance.sample(range(len(checks)), min(len(checks), STEPS)))]
+
+    def taken(self) -> Path:
+        """Return the path that was followed, with each choice that was made instead of the seeds."""
+        longest = max(map(len, self._setup), default=0)
+        setup = Step(choices=next((tuple(made) for made in self._setup if len(made) == longest), ()))
+        loops = (tuple(Step(number, choices=tuple(made)) for number, made in loop) for loop in self._made)
+        return Path(setup, tuple(loops))

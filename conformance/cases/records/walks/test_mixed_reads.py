@@ -2,7 +2,7 @@
 
 import pytest
 
-from highwater.conformance.cases.support.log_walks.choices import around, batch_of_size, plain_batch
+from highwater.conformance.cases.support.log_walks.choices import around, batch_of_size, current_epochs, plain_batch
 from highwater.conformance.cases.support.log_walks.reads import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -42,13 +42,12 @@ def lookup(walk: Walk, key: Key) -> Lookup:
     for timestamp in (EARLIEST_LOCAL, LATEST_TIERED):
         if not walk.supports(ListOffsetsRequest, SPECIAL_SINCE[timestamp]):
             special.remove(timestamp)
-    epochs = [-1, -1, log.leader_epoch, log.leader_epoch + 1]
     if walk.random.random() < 0.4:
         timestamp = walk.random.choice(special)
     else:
         times = [timestamp for _, timestamp, _ in log.times()]
         timestamp = around(walk.random, [0, walk.began_ms, FUTURE_MS, *times])
-    return Lookup(key, timestamp, walk.random.choice(epochs))
+    return Lookup(key, timestamp, walk.random.choice(current_epochs(log)))
 
 
 @clause("LST-12", "mixed")
@@ -113,21 +112,26 @@ def test_offsets_and_limits_of_each_partition_apply_to_it_alone(cluster: Cluster
         delete(walk, [Deletion(key, walk.random.choice((0, 1, 2))) for key in walk.keys])
     read_everything(walk, isolations=(READ_UNCOMMITTED,))
     for _ in walk.steps(60):
-        reads, sizes_of_all = list[Read](), [1]
-        for key in walk.keys:
-            log = walk.logs[key]
-            offset = walk.random.randint(log.start - 1, log.end + 1)
-            sizes_of_all += (found := sizes_at(walk, key, offset))
-            epoch = walk.random.choice((-1, -1, -1, -1, log.leader_epoch, log.leader_epoch + 1))
-            last_epoch = walk.random.choice((-1, -1, -1, -1, log.leader_epoch, log.leader_epoch + 1))
-            limit = walk.random.choice((1 << 20, around(walk.random, found)))
-            reads.append(Read(key, offset, limit, epoch, last_epoch))
-        reads += [Read(key, 0) for key in walk.unknown_keys if walk.random.random() < 0.2]
-        by_topic = walk.random.sample(walk.names, 2)
-        reads.sort(key=lambda read: by_topic.index(read.key[0]) if read.key[0] in by_topic else -1)
-        max_bytes = walk.random.choice((1 << 30, around(walk.random, sizes_of_all)))
-        isolation = walk.random.choice((READ_UNCOMMITTED, READ_COMMITTED))
-        fetch(walk, reads, isolation=isolation, max_bytes=max_bytes)
+        read_at_limits(walk)
+
+
+def read_at_limits(walk: Walk) -> None:
+    """Read all partitions and unknown ones, at offsets and with limits and leader epochs that may be just wrong."""
+    reads, sizes_of_all = list[Read](), [1]
+    for key in walk.keys:
+        log = walk.logs[key]
+        offset = walk.random.randint(log.start - 1, log.end + 1)
+        sizes_of_all += (found := sizes_at(walk, key, offset))
+        epoch = walk.random.choice(current_epochs(log))
+        last_epoch = walk.random.choice((-1, -1, -1, -1, log.leader_epoch, log.leader_epoch + 1))
+        limit = walk.random.choice((1 << 20, around(walk.random, found)))
+        reads.append(Read(key, offset, limit, epoch, last_epoch))
+    reads += [Read(key, 0) for key in walk.unknown_keys if walk.random.random() < 0.2]
+    by_topic = walk.random.sample(walk.names, 2)
+    reads.sort(key=lambda read: by_topic.index(read.key[0]) if read.key[0] in by_topic else -1)
+    max_bytes = walk.random.choice((1 << 30, around(walk.random, sizes_of_all)))
+    isolation = walk.random.choice((READ_UNCOMMITTED, READ_COMMITTED))
+    fetch(walk, reads, isolation=isolation, max_bytes=max_bytes)
 
 
 @clause("FET-22", "mixed")

@@ -6,7 +6,8 @@ from typing import Final
 
 from highwater.conformance.cases.support.log_walks.walk import Key, Walk
 from highwater.conformance.cases.support.log_walks.writes import Write
-from highwater.conformance.models.batches import Batch
+from highwater.conformance.models.batches import NONE, Batch
+from highwater.conformance.models.log import ModelLog
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.invalid_batches import InvalidBatch, invalid_batches
@@ -77,3 +78,9 @@ def _too_old(name: str) -> set[ErrorCode]:
 def around(random: Random, values: Sequence[int]) -> int:
     """Return one of the values, or one less or more."""
     return max(random.choice(list(values)) + random.choice((-1, 0, 1)), 0)
+
+
+def current_epochs(log: ModelLog) -> list[int]:
+    """Return leader epochs that a reader may state: mostly none, that of the leader, the next and the one before it."""
+    older = [log.leader_epoch - 1] * 2 if log.leader_epoch else []
+    return [NONE, NONE, NONE, NONE, log.leader_epoch, log.leader_epoch + 1, *older]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from highwater.conformance.cases.support.committed_offsets import OFFSETS_TOPIC
 from highwater.conformance.cases.support.log_walks.senders import Sender
 from highwater.conformance.cases.support.log_walks.walk import Key, Walk, answers, compare, grouped
 from highwater.conformance.cases.support.log_walks.writes import Write, produce
@@ -131,7 +132,9 @@ class TransactionWriter(ABC):
         if not self.walk.supports(DescribeTransactionsRequest):
             return
         what, found = self.walk.step("DescribeTransactions"), self._described()
-        topics = sorted((topic.topic, index) for topic in found.topics for index in topic.partitions)
+        topics = sorted(
+            (topic.topic, index) for topic in found.topics for index in topic.partitions if topic.topic != OFFSETS_TOPIC
+        )
         compare(
             what, error_code=(0, found.error_code), transactional_id=(self.producer.id, found.transactional_id),
             state=(self.state, found.transaction_state), producer_id=(self.sender.producer_id, found.producer_id),
