@@ -8,9 +8,20 @@ from collections.abc import Iterator
 from dataclasses import is_dataclass, replace
 from typing import Any, Final
 
-from highwater.fuzz.proxy.items import Item, Keep, TopicNames, partition_field, topic_field, topic_of
+from highwater.fuzz.proxy.faults import MessageFault
+from highwater.fuzz.proxy.items import (
+    Item,
+    Keep,
+    Topic,
+    TopicNames,
+    names_topic,
+    partition_field,
+    topic_field,
+    topic_of,
+)
+from highwater.fuzz.proxy.matching import concerned
 from highwater.reference.wire.registry import Api
-from highwater.reference.wire.schema import ArrayOf, Field, Layout, StructOf, message_layout
+from highwater.reference.wire.schema import ArrayOf, Field, Layout, StructOf, derived, message_layout
 
 ERRORS: Final = ("error_code", "partition_error_code")
 KEYS: Final = (
@@ -33,26 +44,49 @@ UNKNOWN: Final = {
 }  # fmt: skip
 """What a broker states in an entry with an error, where the protocol's default is another number."""
 PARTITION_ERRORS: Final = frozenset({3, 29, 88})
+GROUP_ERRORS_SINCE: Final = 2
+"""The version of OffsetFetch from which a response has an error of its own; before, each partition has it."""
 SESSION_ERRORS: Final = frozenset({70, 71, 103, 106})
 
 
-def _whole(api: Api, code: int) -> bool:
+def _whole(api: Api, version: int, code: int) -> bool:
     """Return whether the code is about the fetch session, or about the group whose offsets are fetched."""
     if api.name == "Fetch":
         return code in SESSION_ERRORS
-    return api.name == "OffsetFetch" and code not in PARTITION_ERRORS
+    return api.name == "OffsetFetch" and version >= GROUP_ERRORS_SINCE and code not in PARTITION_ERRORS
 
 
 def error_response(api: Api, version: int, request: Any, code: int) -> Any:
     """Return the response to a request in which everything that it asked for has this error."""
     shape = message_layout(api.response, version)
-    return _with_errors(_mirrored(request, shape), shape, code, None, {}, whole=_whole(api, code))[0]
+    return _with_errors(_mirrored(request, shape), shape, code, None, {}, whole=_whole(api, version, code))[0]
+
+
+@derived
+def error_levels(api: Api, version: int) -> frozenset[str]:
+    """Return whether a response has errors of its topics, and of its partitions; else it can only fail as a whole."""
+    return frozenset(_error_levels(message_layout(api.response, version), in_topic=False))
+
+
+def _error_levels(shape: Layout, *, in_topic: bool) -> Iterator[str]:
+    if in_topic and any(field.name in ERRORS for field in _present(shape)):
+        yield from ("topic", "partition") if partition_field(shape.struct) else ("topic",)
+    for _, inner in _entries(shape):
+        yield from _error_levels(inner, in_topic=in_topic or names_topic(inner.struct))
+
+
+def scope(fault: MessageFault, api: Api, version: int) -> Keep | None:
+    """Return which partitions get the error of a line; None if the whole response does."""
+    level = "topic" if fault.filter("partition") is None else "partition"
+    return concerned(fault) if level in error_levels(api, version) else None
 
 
 def with_error(api: Api, version: int, response: Any, code: int, concerns: Keep | None, topics: TopicNames) -> Any:
     """Return a broker's response with this error in the partitions that `concerns` admits; None: everywhere."""
     shape = message_layout(api.response, version)
-    return _with_errors(response, shape, code, concerns, topics, whole=concerns is None and _whole(api, code))[0]
+    return _with_errors(response, shape, code, concerns, topics, whole=concerns is None and _whole(api, version, code))[
+        0
+    ]
 
 
 def merged(response: Any, added: Any, topics: TopicNames) -> Any:
@@ -75,8 +109,9 @@ def _same_entry(one: Any, other: Any, topics: TopicNames) -> bool:
     if number is not None and getattr(one, number) != getattr(other, number):
         return False
     names = [name for group in KEYS[2:] for name in group if hasattr(one, name)]
-    same_topic = topic_field(type(one)) is None or topic_of(one, topics) == topic_of(other, topics)
-    return same_topic and all(getattr(one, name) == getattr(other, name) for name in names)
+    return topic_of(one, topics) == topic_of(other, topics) and all(
+        getattr(one, name) == getattr(other, name) for name in names
+    )
 
 
 # The structure of the response, as the request has it.
@@ -162,10 +197,10 @@ def _entries(shape: Layout) -> Iterator[tuple[str, Layout]]:
 
 
 def _with_errors(
-    message: Any, shape: Layout, code: int, concerns: Keep | None, topics: TopicNames, topic: str = "", *, whole: bool
+    message: Any, shape: Layout, code: int, concerns: Keep | None, topics: TopicNames, outer: Topic = "", *, whole: bool
 ) -> tuple[Any, bool]:
     """Return a struct with the error at its deepest entries, and whether it has got one."""
-    here = (topic_of(message, topics) if topic_field(shape.struct) else "") or topic
+    topic = topic_of(message, topics, outer)
     changed: dict[str, Any] = {}
     inside = False
     for name, inner in _entries(shape):
@@ -173,22 +208,22 @@ def _with_errors(
             changed[name] = ()
             continue
         entries = getattr(message, name) or ()
-        pairs = [_with_errors(entry, inner, code, concerns, topics, here, whole=whole) for entry in entries]
+        pairs = [_with_errors(entry, inner, code, concerns, topics, topic, whole=whole) for entry in entries]
         if pairs:
             changed[name] = tuple(entry for entry, _ in pairs)
         inside |= any(found for _, found in pairs)
     own = next((field.name for field in _present(shape) if field.name in ERRORS), None)
-    if inside or own is None or not _concerned(message, shape, concerns, here):
+    if inside or own is None or not _concerned(message, shape, concerns, topic):
         return replace(message, **changed), inside
     return shape.struct(**dict(_kept(message, shape)), **{own: code}), True
 
 
-def _concerned(message: Any, shape: Layout, concerns: Keep | None, topic: str) -> bool:
+def _concerned(message: Any, shape: Layout, concerns: Keep | None, topic: Topic) -> bool:
     if concerns is None:
         return True
     number = partition_field(shape.struct)
     item: Item = (topic, getattr(message, number) if number else None)
-    return bool(topic) and concerns(item)
+    return topic != "" and concerns(item)
 
 
 def _kept(message: Any, shape: Layout) -> Iterator[tuple[str, Any]]:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from highwater.fuzz.proxy.addresses import ENTRIES, limit_api_versions
-from highwater.fuzz.proxy.answers import merged, with_error
+from highwater.fuzz.proxy.answers import merged, scope, with_error
 from highwater.fuzz.proxy.faults import MessageFault
 from highwater.fuzz.proxy.items import items, without
-from highwater.fuzz.proxy.matching import Subject, concerned
+from highwater.fuzz.proxy.matching import Subject
+from highwater.fuzz.proxy.reach import teaches
+from highwater.fuzz.proxy.sessions import EPOCHS, OPENS, epoch_of, is_incremental
 from highwater.fuzz.proxy.upstream import Upstream
 from highwater.reference.wire.codec import decode
 from highwater.reference.wire.errors import DecodeError, EncodeError
@@ -77,6 +79,8 @@ class Exchange:
     reply: bytes | None = None
     added: Any | None = None
     fault: MessageFault | None = None
+    fetch: Any | None = None
+    """A request to fetch, with all partitions of its session (`FetchSessions.whole`)."""
 
     @property
     def version(self) -> int:
@@ -92,6 +96,10 @@ class Exchange:
             return decode(self.api.request, self.version, self.frame, self.position)
         except DecodeError:
             return None
+
+    def whole(self) -> Any | None:
+        """Return the decoded request with what earlier ones have said for it, or None if it cannot be decoded."""
+        return self.fetch or self.body()
 
 
 class ClientAtProxy:
@@ -130,6 +138,8 @@ class ClientAtProxy:
         self._proxy.faults.seen[exchange.api.name] += 1
         if exchange.api.name in LOGIN:
             self._login.append(frame)
+        if exchange.api.request in EPOCHS and (fetch := exchange.body()) is not None:
+            exchange.fetch = self._proxy.sessions.whole(self._upstream.addresses, fetch)
         if self._proxy.is_silenced(exchange.client):
             self._requests_lost = self._replies_lost = True
         if not is_silent(exchange):
@@ -147,7 +157,7 @@ class ClientAtProxy:
         faults = self._proxy.faults
         if not faults.lines:
             return None
-        return faults.strike(Subject(exchange.api.name, exchange.version, "request", exchange.client, exchange.body))
+        return faults.strike(Subject(exchange.api.name, exchange.version, "request", exchange.client, exchange.whole))
 
     async def _strike_request(self, fault: MessageFault, exchange: Exchange) -> None:
         match fault.action:
@@ -201,20 +211,23 @@ class ClientAtProxy:
 
     async def _answer(self, fault: MessageFault, exchange: Exchange) -> None:
         """Answer a request with an error; what of it the line is not about goes to the broker."""
-        request = exchange.body()
+        request = exchange.whole()
         if request is None:
             await self._forward(exchange.frame)
             return
         response = self._proxy.response_to(fault, exchange.api, exchange.version, request)
-        concerns, topics = concerned(fault), self._proxy.faults.topics
+        concerns, topics = scope(fault, exchange.api, exchange.version), self._proxy.faults.topics
         rest = request if concerns is None else without(request, concerns, topics)
-        if concerns is None or not any(True for _ in items(rest, topics)):
+        if concerns is not None:
+            response = without(response, lambda item: not concerns(item), topics)
+        # The rest of an incremental request is not sent either: the broker's session has what the line is about.
+        if concerns is None or is_incremental(exchange.body()) or not any(True for _ in items(rest, topics)):
             exchange.reply = encode_response(response, exchange.version, exchange.header.correlation_id)[4:]
             if is_silent(exchange):
                 return
             await self._flush()
             return
-        exchange.added = without(response, lambda item: not concerns(item), topics)
+        exchange.added = response
         header = exchange.header
         await self._forward(encode_request(rest, header.api_version, header.correlation_id, header.client_id)[4:])
 
@@ -230,6 +243,8 @@ class ClientAtProxy:
                 if correlation_id > OWN_IDS:
                     await self._pass_on(frame)
                 continue
+            if epoch_of(exchange.fetch) == OPENS and (message := self._decoded(exchange, frame)) is not None:
+                self._proxy.sessions.open(self._upstream.addresses, exchange.fetch, message)
             exchange.reply = await self._response(exchange, frame)
             await self._flush()
 
@@ -244,10 +259,10 @@ class ClientAtProxy:
             return frame
         if exchange.added is not None:
             message = merged(message, exchange.added, faults.topics)
-        subject = Subject(exchange.api.name, exchange.version, "response", exchange.client, exchange.body, message)
+        subject = Subject(exchange.api.name, exchange.version, "response", exchange.client, exchange.whole, message)
         exchange.fault = faults.strike(subject)
         if exchange.fault is not None and exchange.fault.action == "answer":
-            code, concerns = exchange.fault.error, concerned(exchange.fault)
+            code, concerns = exchange.fault.error, scope(exchange.fault, exchange.api, exchange.version)
             message = with_error(exchange.api, exchange.version, message, code, concerns, faults.topics)
         elif exchange.added is None:
             return frame
@@ -297,13 +312,16 @@ class ClientAtProxy:
     async def _with_our_addresses(self, exchange: Exchange, frame: bytes) -> bytes:
         """Return a response with the addresses of the proxy, and with the versions that it knows."""
         name = exchange.api.name
-        if name != "ApiVersions" and not _has_addresses(name, exchange.version):
+        states_ids, has_addresses = teaches(exchange.api, exchange.version, response=True), _has_addresses(exchange)
+        if name != "ApiVersions" and not states_ids and not has_addresses:
             return frame
         message = self._decoded(exchange, frame)
         if message is None:
             return frame
-        if name == "Metadata":
-            self._proxy.learn_topics(message)
+        if states_ids:
+            self._proxy.faults.learn(message)
+        if name != "ApiVersions" and not has_addresses:
+            return frame
         changed = (
             limit_api_versions(message)
             if name == "ApiVersions"
@@ -322,8 +340,9 @@ class ClientAtProxy:
             self._tap.lost()
 
 
-def _has_addresses(name: str, version: int) -> bool:
-    return name in ENTRIES and version >= NODE_ENDPOINTS.get(name, 0)
+def _has_addresses(exchange: Exchange) -> bool:
+    name = exchange.api.name
+    return name in ENTRIES and exchange.version >= NODE_ENDPOINTS.get(name, 0)
 
 
 def _exchange(frame: bytes) -> Exchange | None:

@@ -29,6 +29,7 @@ Side = Literal["request", "response"]
 Parameter = Literal["none", "ms", "ms or none", "error"]
 ANY: Final = "any"
 HELP: Final = "highwater proxy --list"
+ALL_VERSIONS: Final = (0, 1 << 15)
 API_NAMES: Final = {api.name.casefold(): api.name for api in APIS.values()}
 
 
@@ -75,7 +76,7 @@ class MessageFault(msgspec.Struct, frozen=True, kw_only=True):
 
     apis: tuple[str, ...]
     side: Side = "request"
-    versions: tuple[int, int] = (0, 1 << 15)
+    versions: tuple[int, int] = ALL_VERSIONS
     filters: tuple[tuple[str, str], ...] = ()
     action: str
     ms: int = -1
@@ -214,26 +215,21 @@ def _check(fault: MessageFault) -> None:
         raise UsageError(f"a {fault.side} has no {fault.action}", hint=f"leave `{fault.side}` out")
     if fault.action == "answer" and not fault.error:
         raise UsageError("NONE is no error", hint="name an error such as NOT_LEADER_OR_FOLLOWER")
+    if fault.versions[0] > fault.versions[1]:
+        raise UsageError(f"no version is in v{fault.versions[0]}-{fault.versions[1]}", hint="the smaller one first")
     for name in fault.apis:
         api = next((each for each in APIS.values() if each.name == name), None)
         if api is None:
             continue
         if fault.versions[0] > api.max_version:
             raise UsageError(f"no version {fault.versions[0]} of {name}", hint=f"up to {api.max_version} is known")
-        passable = filters_of(api, response=fault.side == "response")
-        for filter_name, _ in fault.filters:
-            if filter_name not in passable:
-                raise UsageError(
-                    f"no {fault.side} of {name} has a {filter_name}",
-                    hint=f"filters of it: {', '.join(sorted(passable))}",
-                )
-    if fault.versions[0] > fault.versions[1]:
-        raise UsageError(f"no version is in v{fault.versions[0]}-{fault.versions[1]}", hint="the smaller one first")
+        _check_filters(fault, api)
 
 
 def _check_filters(fault: MessageFault, api: Api) -> None:
-    known = filters_of(api, response=fault.side == "response")
+    known = filters_of(api, fault.versions, response=fault.side == "response")
+    within = "" if fault.versions == ALL_VERSIONS else " in these versions"
     for name, _ in fault.filters:
         if name not in known:
-            hint = f"filters of it: {', '.join(sorted(known))}"
-            raise UsageError(f"no {fault.side} of {api.name} has a {name}", hint=hint)
+            hint = f"filters of it{within}: {', '.join(sorted(known))}"
+            raise UsageError(f"no {fault.side} of {api.name} has a {name}{within}", hint=hint)

@@ -13,6 +13,7 @@ from highwater.fuzz.proxy.answers import error_response
 from highwater.fuzz.proxy.connection import ClientAtProxy, Exchange, Tap, frames_of
 from highwater.fuzz.proxy.faults import MessageFault
 from highwater.fuzz.proxy.matching import Faults
+from highwater.fuzz.proxy.sessions import FetchSessions
 from highwater.fuzz.proxy.upstream import Upstream
 from highwater.reference.wire.errors import DecodeError, ErrorCode
 from highwater.reference.wire.framing import decode_response
@@ -46,6 +47,7 @@ class Proxy:
         `tap` returns an observer for each connection, `note` receives what became of requests that are delivered late.
         """
         self.faults = faults or Faults()
+        self.sessions = FetchSessions()
         self.ours: dict[Address, Address] = {}
         self.scripts: dict[int, Script] = {}
         self.broker_closed: Counter[Address] = Counter()
@@ -121,10 +123,6 @@ class Proxy:
         return rewrite_addresses(name, reply, lambda address: self.ours.get(address, address))
 
     # What faults need of the proxy as a whole.
-
-    def learn_topics(self, metadata: Any) -> None:
-        """Remember the names of topics by their ids."""
-        self.faults.topics.update((topic.topic_id, topic.name) for topic in metadata.topics if topic.name)
 
     def silence(self, client: str, ms: int) -> None:
         """Let a client hear nothing for so many milliseconds, or ever (-1)."""

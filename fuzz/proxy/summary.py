@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from highwater.errors import ExitCode
 from highwater.fuzz.proxy.faults import ACTIONS, FILTERS, MessageFault
 from highwater.fuzz.proxy.matching import Armed, Faults
+from highwater.fuzz.proxy.reach import carries
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.registry import APIS
 
@@ -21,12 +22,13 @@ def _error(fault: MessageFault) -> str:
 
 
 def table(faults: Faults) -> Iterator[str]:
-    """Yield a line for each fault: how many messages it matched and struck, and why it matched none."""
+    """Yield a line for each fault: how many messages it matched and struck, and why others were undecided."""
     for armed in (*faults.removed, *faults.lines):
         yield f"{armed.struck:>6} of {armed.matched} matching messages: {armed.fault}"
-        if not armed.matched:
+        yield from (f"{number:>6} more not struck: {why}" for why, number in armed.undecided.items())
+        if not armed.matched and not armed.undecided:
             yield f"       never matched: {_why(armed, faults)}"
-        elif not armed.struck:
+        elif armed.matched and not armed.struck:
             yield "       never struck: too few messages matched"
 
 
@@ -59,8 +61,9 @@ def listing() -> Iterator[str]:
     yield ""
     yield "When: once · 3 times · nth 2 · every 5 · 10 % · nothing: each message that matches"
     yield ""
-    yield "APIs, with the versions that are known:"
-    yield from (f"  {api.name:30} {api.min_version} to {api.max_version}" for api in APIS.values())
+    yield "APIs, with the known versions, and those in which a request has what a filter is about (in brackets: only"
+    yield "its response has it; `client` is in all):"
+    yield from (f"  {api.name:30} {api.min_version} to {api.max_version}{carries(api)}" for api in APIS.values())
     yield ""
     yield "Errors:"
     yield from (f"  {code.value:>4} {code.name}" for code in ErrorCode if code)

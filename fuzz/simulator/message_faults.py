@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from highwater.fuzz.proxy.answers import error_response, merged, with_error
+from highwater.fuzz.proxy.answers import error_response, merged, scope, with_error
 from highwater.fuzz.proxy.faults import MessageFault, parse_fault
 from highwater.fuzz.proxy.items import items, without
-from highwater.fuzz.proxy.matching import Faults, Subject, concerned
+from highwater.fuzz.proxy.matching import Faults, Subject
+from highwater.fuzz.proxy.reach import teaches
 from highwater.reference.drivers.simulation.network import Link, Message, Network
 from highwater.reference.effects import Request, Response
-from highwater.reference.wire.messages.metadata import MetadataResponse
 from highwater.reference.wire.registry import APIS, Api
 
 LOSES: Final = frozenset({"drop", "close", "late"})
@@ -67,6 +67,8 @@ class MessageFaults:
         """Return whether the request was lost, answered or sent by a fault."""
         api = API_OF[type(request.body)]
         self._asked[(*link, request.correlation_id)] = request
+        if teaches(api, request.api_version, response=False):
+            self.faults.learn(request.body)
         fault = self.faults.strike(Subject(api.name, request.api_version, "request", link[0], lambda: request.body))
         if fault is not None and self._inject(fault, link, request):
             return True
@@ -100,7 +102,8 @@ class MessageFaults:
 
     def _answer(self, fault: MessageFault, link: Link, request: Request) -> bool:
         """Answer a request with an error; what of it the line is not about is sent."""
-        api, topics, concerns = API_OF[type(request.body)], self.faults.topics, concerned(fault)
+        api, topics = API_OF[type(request.body)], self.faults.topics
+        concerns = scope(fault, api, request.api_version)
         response = error_response(api, request.api_version, request.body, fault.error)
         rest = request.body if concerns is None else without(request.body, concerns, topics)
         exchange = (*link, request.correlation_id)
@@ -122,13 +125,13 @@ class MessageFaults:
         if request is None or response.body is None:
             return False
         api, version, topics, body = API_OF[type(request.body)], request.api_version, self.faults.topics, response.body
-        if isinstance(body, MetadataResponse):
-            topics.update((topic.topic_id, topic.name) for topic in body.topics if topic.name)
+        if teaches(api, version, response=True):
+            self.faults.learn(body)
         if exchange in self._added:
             body = merged(body, self._added.pop(exchange), topics)
         fault = self.faults.strike(Subject(api.name, version, "response", link[1], lambda: request.body, body))
         if fault is not None and fault.action == "answer":
-            body = with_error(api, version, body, fault.error, concerned(fault), topics)
+            body = with_error(api, version, body, fault.error, scope(fault, api, version), topics)
         changed = response if body is response.body else replace(response, body=body)
         if fault is not None and self._hold_up(fault, link, changed):
             return True
