@@ -3,7 +3,6 @@
 import json
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,13 @@ from highwater.reports.importers.formats import open_history
 from highwater.reports.importers.inputs import NAMES
 from highwater.reports.page.history import OPERATIONS_DRAWN, show_history
 from highwater.reports.page.words import cited
+from highwater.reports.recorder.clients import FOLDER
 from highwater.reports.verdicts import AuditResult
 from highwater.spec.formats.history import Event
 
 PAGE = "report.html"
+AGAIN = "again.txt"
+"""The command that repeats a run with faults of its own, such as one of chaos."""
 PARTS = ("run", "spec", "trace", "simulate", "conform", "fuzz", "logs")
 
 
@@ -28,7 +30,7 @@ def report(folder: Path) -> Path:
     if not folder.is_dir():
         raise UsageError("no such results folder", where=str(folder), hint="give a folder that holds a run")
     parts = {name: _read(folder / f"{name}.json") for name in PARTS}
-    folders = [path for path in [folder, *sorted(p for p in folder.iterdir() if p.is_dir())] if _holds_history(path)]
+    folders = [path for path in history_folders(folder) if (path / "verdict.json").exists()]
     histories = [_history(path, OPERATIONS_DRAWN // len(folders)) for path in folders]
     if not histories and not any(parts[name] for name in PARTS if name != "run"):
         hint = f"the page of a history is written by: highwater audit {folder} --html page.html"
@@ -48,6 +50,7 @@ def report_history(where: str, result: AuditResult, page: Path, settings: Sequen
         **show_history(_events(where, result), result),
         **_notes({}, Path(result.history).name),
         "again": shlex.join(["highwater", "audit", result.history, *(f"--config={each}" for each in settings)]),
+        "run_again": "",
     }
     return _write(page, [shown], dict.fromkeys(PARTS))
 
@@ -61,8 +64,11 @@ def _read(path: Path) -> Any:
     return json.loads(path.read_bytes()) if path.exists() else None
 
 
-def _holds_history(folder: Path) -> bool:
-    return (folder / "verdict.json").exists() and any((folder / name).exists() for name in NAMES)
+def history_folders(folder: Path) -> list[Path]:
+    """Return the folders of a run that hold a history, the one of the user's own clients first."""
+    within = sorted(path for path in folder.iterdir() if path.is_dir())
+    ordered = sorted([folder, *within], key=lambda path: path != folder / FOLDER)
+    return [path for path in ordered if any((path / name).exists() for name in NAMES)]
 
 
 def _history(folder: Path, limit: int) -> dict[str, Any]:
@@ -76,7 +82,8 @@ def _history(folder: Path, limit: int) -> dict[str, Any]:
     return {
         **show_history(_events(str(history), result), result, limit),
         **_notes(notes, folder.name),
-        "again": _again(folder),
+        "again": shlex.join(["highwater", "audit", str(folder)]),
+        "run_again": (folder / AGAIN).read_text() if (folder / AGAIN).exists() else "",
     }
 
 
@@ -86,15 +93,3 @@ def _events(where: str, result: AuditResult) -> Callable[[], Iterable[Event]]:
 
 def _notes(notes: dict[str, Any], name: str) -> dict[str, str]:
     return {"name": name, "title": notes.get("title", name), "story": notes.get("story", "")}
-
-
-def _again(folder: Path) -> str:
-    """Return the command that repeats the run, as far as the folder records it."""
-    run = _read(folder / "run.json")
-    if run is None:
-        return f"highwater audit {folder}"
-    schedule = folder / "schedule.json"
-    if run["what"] == "chaos" and schedule.exists():
-        options = [f" {flag} {value}" for flag, value in pairwise(run["command"]) if flag in {"--workload", "--rate"}]
-        return f"highwater chaos {run['target']} --schedule {schedule}{''.join(options)}"
-    return " ".join(run["command"])

@@ -6,6 +6,8 @@ Every draw has a key, so a seed yields the same faults on every machine, and rem
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from highwater.fuzz.chaos.settings import CHECKPOINT, SESSION
 from highwater.fuzz.chaos.workload.topic import TOPIC
 from highwater.fuzz.schedule import KINDS, Fault, Option, Schedule
@@ -20,6 +22,8 @@ SESSIONS_MS: Final = (1_500, 3_000, 3_000, 9_000)
 CHECKPOINTS_MS: Final = (1_000, 5_000)
 EXTRA_KINDS: Final = ("kill", "kill")
 """Makes a kill three times as likely as other faults: most violations need one."""
+DECISIVE: Final = ("kill", "pause", "cut", "expire")
+"""Each drawn schedule has one of these, if the cluster supports one: the others alone change no leader."""
 LINKS: Final = frozenset({"cut", "clog", "delay", "loss", "disconnect", "throttle"})
 VALUES: Final[dict[str, Sequence[Option]]] = {
     "direction": ("both", "both", "out", "in"),
@@ -57,7 +61,11 @@ def draw_schedule(
             continue
         for number in range((1, 1, 2, 3)[chance.draw("burst", burst, 4)]):
             faults.append(_draw_fault(chance, 3 * burst + number, begins_ms, chosen, nodes, clients))
-    in_time = tuple(fault for fault in faults if fault.at_ms + fault.for_ms < duration_ms)
+    in_time = [fault for fault in faults if fault.at_ms + fault.for_ms < duration_ms]
+    decisive = [kind for kind in DECISIVE if kind in kinds]
+    if decisive and all(fault.kind not in decisive for fault in in_time):
+        fault = _draw_fault(chance, 0, EVERY_MS, decisive, nodes, clients)
+        in_time.append(replace(fault, for_ms=min(fault.for_ms, duration_ms - fault.at_ms - 1)))
     return Schedule(
         seed=seed, duration_ms=duration_ms, faults=tuple(sorted(in_time, key=lambda fault: fault.at_ms)),
         node_settings=node_settings,

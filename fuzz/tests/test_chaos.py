@@ -51,6 +51,18 @@ def schedule_of(kind: str, *nodes: str, at_ms: int = 1, **options: Option) -> Sc
     return Schedule(duration_ms=1_000, faults=(Fault(at_ms=at_ms, kind=kind, nodes=nodes, options=options),))
 
 
+@pytest.mark.parametrize("seconds", [10, 60])
+def test_each_drawn_schedule_has_a_fault_that_may_change_a_leader(seconds: float) -> None:
+    kinds = [kind for kind in KINDS if kind not in {"rot", "clock", "message"}]
+    for supported_kinds in (kinds, [kind for kind in kinds if kind not in {"kill", "pause", "expire"}]):
+        decisive = {"kill", "pause", "cut", "expire"} & set(supported_kinds)
+        for seed in range(300):
+            drawn = draw_schedule(seed, seconds, supported_kinds, NODES, CLIENTS, draw_settings(seed, 3))
+            check(drawn, [*NODES, *CLIENTS])
+            assert any(fault.kind in decisive for fault in drawn.faults), seed
+            assert all(fault.at_ms + fault.for_ms < drawn.duration_ms for fault in drawn.faults)
+
+
 def test_drawn_schedules_are_valid_and_depend_only_on_the_seed() -> None:
     kinds = [kind for kind in KINDS if kind not in {"rot", "clock", "message"}]
     kinds_drawn: set[str] = set()

@@ -7,7 +7,7 @@ import pytest
 
 from highwater.conformance.targets.reference import ReferenceCluster
 from highwater.fuzz.chaos.workload.run import run_workload
-from highwater.fuzz.chaos.workload.topic import TOPIC, TopicLoad
+from highwater.fuzz.chaos.workload.topic import TOPIC, TopicLoad, with_topic
 from highwater.fuzz.schedule import Fault, Schedule
 from highwater.spec.formats.history import NEMESIS, read_history
 
@@ -55,3 +55,26 @@ def test_a_run_writes_a_complete_history(tmp_path: Path) -> None:
     assert phases == ["load", "heal", "final", "end"]
     assert acknowledged <= set(final_read), "the final read returns every acknowledged record"
     assert min(counts[f, "ok"] for f in ("send", "poll", "fetch", "list_offsets")) > 0
+
+
+def test_a_run_takes_another_topic_if_an_earlier_one_has_left_its_own(tmp_path: Path) -> None:
+    """A run that is killed cannot delete its topic. Faults of the schedule are about the new one, too."""
+    line = f"Fetch response topic={TOPIC}: delay 300 ms"
+    message = Fault(at_ms=1, kind="message", nodes=("clients",), options={"line": line})
+    renamed = with_topic(Schedule(faults=(*KILLED.faults, message), duration_ms=5_000), f"{TOPIC}-2")
+    assert [fault.nodes[0] for fault in renamed.faults] == [
+        f"leader({TOPIC}-2,0)",
+        f"followers({TOPIC}-2,0)",
+        "clients",
+    ]
+    assert renamed.faults[2].options["line"] == f"Fetch response topic={TOPIC}-2: delay 300 ms"
+    load = TopicLoad(
+        partitions=1, replicas=1, min_insync_replicas=1, kafka_python_producers=0, assigned_consumers=0, group_members=0
+    )
+    topics = []
+    with ReferenceCluster(1) as cluster:
+        for number in ("1", "2"):
+            (tmp_path / number).mkdir()
+            path = run_workload(cluster, cluster.bootstrap, tmp_path / number, Schedule(duration_ms=300), load)
+            topics.append({event.topic for event in read_history(path)[1]} - {None})
+    assert topics == [{TOPIC}, {f"{TOPIC}-2"}]

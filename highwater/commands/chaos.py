@@ -1,6 +1,7 @@
 """`highwater chaos`: inject faults into real processes and audit the history."""
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -104,10 +105,11 @@ def _one(
 
     from highwater.errors import Verdict, worst
     from highwater.fuzz.chaos.run import MESSAGES, SCHEDULE, chaos
+    from highwater.fuzz.schedule import read_schedule
     from highwater.reports.audit import audit
     from highwater.reports.command_line import show
     from highwater.reports.recorder.clients import FOLDER
-    from highwater.reports.report import report
+    from highwater.reports.report import AGAIN, history_folders, report
     from highwater.reports.verdicts import write_verdict
     from highwater.results import new_folder
 
@@ -123,9 +125,14 @@ def _one(
             say=lambda line: status.update(f"seed {seed}: {line}"),
             user_clients=partial(_recorded_clients, clients, folder),
         )  # fmt: skip
-    again = f"highwater chaos {target} --schedule {folder / SCHEDULE} --workload {workload}"
+    options = [
+        *("--workload", workload), *(("--clients", clients) if clients else ()),
+        *(("--rate", str(rate)) if rate else ()), *("--packets" for _ in range(packets)),
+    ]  # fmt: skip
+    again = shlex.join(["highwater", "chaos", target, "--schedule", str(folder / SCHEDULE), *options])
+    (folder / AGAIN).write_text(again)
     results = []
-    for history in [path, *folder.glob(f"*/{path.name}")]:
+    for history in (each / path.name for each in history_folders(folder)):
         results.append(audit(history))
         write_verdict(history.parent, results[-1])
         if not quiet:
@@ -141,11 +148,11 @@ def _one(
     judgement = _check_logs(folder, quiet=quiet) if keep else None
     verdict = worst([verdict, judgement]) if judgement is not None else verdict
     page = report(folder)
-    again += f" --clients {shlex.quote(clients)}" if clients else ""
-    again += (f" --rate {rate}" if rate else "") + (" --packets" if packets else "")
     if not quiet and (folder / MESSAGES).exists():
         typer.echo(f"faults of messages:\n{(folder / MESSAGES).read_text()}", nl=False)
     if not quiet:
+        kinds = Counter(fault.kind for fault in read_schedule(folder / SCHEDULE).faults)
+        typer.echo(f"faults: {', '.join(f'{kind} {number}' for kind, number in kinds.most_common()) or 'none'}")
         typer.echo(f"again: {again}\npage:  {page}" + (f"\ntrace: highwater spec trace {traces}" if trace else ""))
     return {
         "verdict": verdict,

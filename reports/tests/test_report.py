@@ -1,6 +1,7 @@
 """The report page works offline in a real browser and shows the findings."""
 
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from highwater.errors import UsageError
 from highwater.reports.audit import audit
 from highwater.reports.page.tests.browser import browser, needs_browser
-from highwater.reports.report import report, report_history
+from highwater.reports.recorder.clients import FOLDER
+from highwater.reports.report import AGAIN, report, report_history
 from highwater.reports.tests.histories import History
 from highwater.reports.tests.test_kernel import healthy, lost
 from highwater.reports.verdicts import write_verdict
@@ -48,6 +50,19 @@ def test_the_page_loads_nothing_from_the_network(tmp_path: Path) -> None:
     assert "default-src 'none'" in text
     assert "A &lt;b&gt;story&lt;/b&gt; &amp; more." in text
     assert len(text) < 2_000_000
+
+
+def test_the_page_of_a_run_begins_with_the_clients_of_the_user(tmp_path: Path) -> None:
+    """The history of the tool may be empty then. The commands are those that audit and that run again."""
+    for folder, history in ((tmp_path, healthy()), (tmp_path / FOLDER, broken()), (tmp_path / "a", healthy())):
+        folder.mkdir(exist_ok=True)
+        write_verdict(folder, audit(history.write(folder / "history.ndjson")))
+    again = "highwater chaos reference:3 --workload none --clients 'python app.py'"
+    (tmp_path / AGAIN).write_text(again)
+    text = unescape(report(tmp_path).read_text())
+    audited = re.findall(r"To audit again: <code>(.*?)</code>", text)
+    assert audited == [f"highwater audit {folder}" for folder in (tmp_path / FOLDER, tmp_path, tmp_path / "a")]
+    assert re.findall(r"To run again: <code>(.*?)</code>", text) == [again]
 
 
 def test_values_of_clients_are_escaped_in_the_page(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from highwater.fuzz.chaos.workload.observers import GroupObserver
 from highwater.fuzz.chaos.workload.producers import ConfluentProducer, KafkaPythonProducer, Values
 from highwater.fuzz.chaos.workload.readers import ConfluentConsumer, RawReader, Wanderer
 from highwater.fuzz.chaos.workload.recorder import Recorder
-from highwater.fuzz.chaos.workload.topic import GROUP, TOPIC, TRANSACTIONS_TOPIC, TopicLoad, consumer_names
+from highwater.fuzz.chaos.workload.topic import GROUP, TopicLoad, consumer_names
 from highwater.fuzz.chaos.workload.transactions import TransactionalWorkload
 
 RECORDS_A_TRANSACTION = 4
@@ -35,26 +35,26 @@ def _producers(
         for _ in slots[1:]:
             next(numbers)
         yield ConfluentProducer(
-            bootstrap, TOPIC, load.partitions, slots, values, recorder, load.acks, idempotence, load.rate,
+            bootstrap, load.topic, load.partitions, slots, values, recorder, load.acks, idempotence, load.rate,
             load.retries,
         )  # fmt: skip
     for _ in range(load.kafka_python_producers):
         yield KafkaPythonProducer(
-            bootstrap, TOPIC, load.partitions, next(numbers), values, recorder, load.acks, idempotence, load.rate
+            bootstrap, load.topic, load.partitions, next(numbers), values, recorder, load.acks, idempotence, load.rate
         )
 
 
 def _consumers(bootstrap: str, recorder: Recorder, load: TopicLoad, numbers: "count[int]") -> Iterator[Any]:
     for name in consumer_names(load):
         group = GROUP if name.startswith("member") else None
-        yield ConfluentConsumer(bootstrap, TOPIC, load.partitions, next(numbers), recorder, group, name)
+        yield ConfluentConsumer(bootstrap, load.topic, load.partitions, next(numbers), recorder, group, name)
     for _ in range(load.wanderers):
-        yield Wanderer(bootstrap, TOPIC, load.partitions, next(numbers), recorder, None)
+        yield Wanderer(bootstrap, load.topic, load.partitions, next(numbers), recorder, None)
     for partition in range(load.partitions):
         for _ in repeat(None, load.raw_readers):
-            yield RawReader(bootstrap, TOPIC, partition, next(numbers), recorder)
+            yield RawReader(bootstrap, load.topic, partition, next(numbers), recorder)
     for _ in range(load.group_observers):
-        yield GroupObserver(bootstrap, TOPIC, load.partitions, next(numbers), recorder)
+        yield GroupObserver(bootstrap, load.topic, load.partitions, next(numbers), recorder)
 
 
 def make_transactional_clients(bootstrap: str, recorder: Recorder, load: TopicLoad, values: Values) -> list[Any]:
@@ -68,7 +68,7 @@ def make_transactional_clients(bootstrap: str, recorder: Recorder, load: TopicLo
     producers = [
         TransactionalWorkload(
             bootstrap,
-            TRANSACTIONS_TOPIC,
+            load.transactions_topic,
             load.partitions,
             _slots(number),
             values,
@@ -85,7 +85,7 @@ def make_transactional_clients(bootstrap: str, recorder: Recorder, load: TopicLo
 def committed_reader(bootstrap: str, recorder: Recorder, load: TopicLoad, process: int) -> ConfluentConsumer:
     """Return a read_committed consumer of the topic for transactions."""
     return ConfluentConsumer(
-        bootstrap, TRANSACTIONS_TOPIC, load.partitions, process, recorder, None, isolation="read_committed"
+        bootstrap, load.transactions_topic, load.partitions, process, recorder, None, isolation="read_committed"
     )
 
 

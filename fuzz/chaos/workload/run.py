@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from highwater.fuzz.chaos.workload.producers import Values
 from highwater.fuzz.chaos.workload.raw_client import RawClient, RawError
 from highwater.fuzz.chaos.workload.readers import ConfluentConsumer, RawReader
 from highwater.fuzz.chaos.workload.recorder import Recorder
-from highwater.fuzz.chaos.workload.topic import TOPIC, TRANSACTIONS_TOPIC, TopicLoad, await_isr, create_topic
+from highwater.fuzz.chaos.workload.topic import TopicLoad, await_isr, create_topic, free_topic, with_topic
 from highwater.fuzz.proxy.run import FaultProxy
 from highwater.fuzz.schedule import CLIENTS, MESSAGE, Fault, Schedule
 from highwater.reference.wire.messages.transactions import InitProducerIdRequest
@@ -61,17 +61,27 @@ class Workload:
 
         Transactions have a separate topic, and a separate history in the folder `transactions`.
         """
+        topics, has_producer_ids = _topics_and_producer_ids(self.bootstrap)
+        topic = free_topic(topics)
+        if topic == self.load.topic:
+            return self._run_on_topic(folder, schedule, stop, has_producer_ids=has_producer_ids)
+        self.say(f"an earlier run has left its topic {self.load.topic}; this one has {topic}")
+        renamed = replace(self, load=replace(self.load, topic=topic))
+        return renamed._run_on_topic(folder, with_topic(schedule, topic), stop, has_producer_ids=has_producer_ids)
+
+    def _run_on_topic(
+        self, folder: Path, schedule: Schedule, stop: threading.Event | None, *, has_producer_ids: bool
+    ) -> Path:
         brokers, values = list(self.addresses), Values()
-        has_producer_ids = _has_producer_ids(self.bootstrap)
         idempotence = has_producer_ids and self.load.idempotence and self.load.acks == "all"
         transactions = idempotence and self.load.transactional_producers > 0
-        create_topic(self.bootstrap, self.load, brokers)
+        create_topic(self.bootstrap, self.load, brokers, self.load.topic)
         with ExitStack() as stack:
             config = _config(self.load, self.source, idempotence=idempotence)
             recorder = stack.enter_context(closing(Recorder(folder / HISTORY, config)))
             clients = make_clients(self.bootstrap, recorder, self.load, values, idempotence=idempotence)
             if transactions:
-                create_topic(self.bootstrap, self.load, brokers, TRANSACTIONS_TOPIC)
+                create_topic(self.bootstrap, self.load, brokers, self.load.transactions_topic)
                 (folder / TRANSACTIONS).mkdir()
                 config = msgspec.structs.replace(config, isolation="read_committed", clients=("confluent-kafka",))
                 mirror = stack.enter_context(closing(Recorder(folder / TRANSACTIONS / HISTORY, config)))
@@ -114,7 +124,7 @@ class Workload:
             try:
                 nemesis.heal()
                 self.say("all faults are undone; waiting until every replica is in sync")
-                self._await_isr(stop, [TOPIC, *([TRANSACTIONS_TOPIC] if recorder.mirrors else [])])
+                self._await_isr(stop, [self.load.topic, *([self.load.transactions_topic] if recorder.mirrors else [])])
                 if self.user_clients is not None and not stop.is_set():
                     self.user_clients.finish()
                 stop.wait(1.0)  # clients can complete their open operations
@@ -133,9 +143,9 @@ class Workload:
 
     def _read_all(self, recorder: Recorder, deadline: threading.Event) -> None:
         for partition in range(self.load.partitions):
-            process, keys = FINAL_PROCESS + partition, [f"{TOPIC}-{partition}"]
+            process, keys = FINAL_PROCESS + partition, [f"{self.load.topic}-{partition}"]
             recorder.record(process, "info", "assign", value=keys, client="raw", position=0)
-            RawReader(self.bootstrap, TOPIC, partition, process, recorder).read_all(deadline)
+            RawReader(self.bootstrap, self.load.topic, partition, process, recorder).read_all(deadline)
         for mirror in recorder.mirrors:
             committed_reader(self.bootstrap, mirror, self.load, FINAL_PROCESS).read_all(deadline)
 
@@ -149,19 +159,15 @@ def run_workload(
     return workload.run(folder, schedule)
 
 
-def _has_producer_ids(bootstrap: str) -> bool:
-    """Return whether the cluster supports InitProducerId (Kafka 0.11, KIP-98).
+def _topics_and_producer_ids(bootstrap: str) -> tuple[set[str], bool]:
+    """Return the topics of the cluster, and whether it supports InitProducerId (Kafka 0.11, KIP-98).
 
-    Raises UsageError if the cluster does not answer or still has the topic of an earlier run.
+    Raises UsageError if the cluster does not answer.
     """
     client = RawClient(bootstrap)
     try:
-        _, partitions = client.metadata(TOPIC)
-        if partitions:
-            raise UsageError(
-                f"topic {TOPIC} exists already", where=bootstrap, hint="delete it; a run needs a new topic"
-            )
-        return api_of(InitProducerIdRequest).key in client.newest()
+        reply, _ = client.metadata(None)
+        return {topic.name for topic in reply.topics}, api_of(InitProducerIdRequest).key in client.newest()
     except RawError as error:
         raise UsageError(str(error), where=bootstrap, hint="is the cluster up?") from error
     finally:

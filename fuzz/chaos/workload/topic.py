@@ -1,13 +1,18 @@
 """Describes the load, creates its topic, and waits until the topic is in sync."""
 
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Final
+from itertools import count
+from typing import Any, Final
+
+import msgspec
 
 from highwater.errors import UsageError
 from highwater.fuzz.chaos.workload.raw_client import RawClient, RawError
+from highwater.fuzz.schedule import Fault, Schedule
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.topics import (
     CreatableReplicaAssignment,
@@ -17,8 +22,9 @@ from highwater.reference.wire.messages.topics import (
 )
 
 TOPIC: Final = "highwater"
-TRANSACTIONS_TOPIC: Final = "highwater-transactions"
 GROUP: Final = "workload"
+NAMED: Final = re.compile(rf"(\(|\btopic=){TOPIC}(?=[-,\s:]|$)")
+"""The name of the topic in a role or in the line of a fault of messages, also of that for transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +51,40 @@ class TopicLoad:
     rate: int = 0  # records a second of each producer at most; 0: no limit
     idempotence: bool = True  # of confluent-kafka and kafka-python, where the cluster has it and acks is `all`
     retries: int | None = None  # of confluent-kafka; None for its default
+    topic: str = TOPIC
+
+    @property
+    def transactions_topic(self) -> str:
+        """The topic of the transactional clients."""
+        return f"{self.topic}-transactions"
 
 
 def consumer_names(load: TopicLoad) -> list[str]:
     """Return the names of the consumers of a load in schedules."""
     alone = [f"consumer-{number}" for number in range(1, load.assigned_consumers + 1)]
     return alone + [f"member-{number}" for number in range(1, load.group_members + 1)]
+
+
+def free_topic(taken: Collection[str]) -> str:
+    """Return the name of a topic that an earlier run has not left behind: `highwater`, `highwater-2` and so on."""
+    names = (TOPIC if number == 1 else f"{TOPIC}-{number}" for number in count(1))
+    return next(name for name in names if not {name, replace(TopicLoad(), topic=name).transactions_topic} & {*taken})
+
+
+def with_topic(schedule: Schedule, topic: str) -> Schedule:
+    """Return a schedule whose faults are about another topic than `highwater`, which schedules name."""
+    if topic == TOPIC:
+        return schedule
+    return msgspec.structs.replace(schedule, faults=tuple(_fault_with_topic(each, topic) for each in schedule.faults))
+
+
+def _fault_with_topic(fault: Fault, topic: str) -> Fault:
+    options = {name: _renamed(value, topic) if name == "line" else value for name, value in fault.options.items()}
+    return msgspec.structs.replace(fault, nodes=tuple(_renamed(node, topic) for node in fault.nodes), options=options)
+
+
+def _renamed(text: Any, topic: str) -> Any:
+    return NAMED.sub(rf"\g<1>{topic}", text)
 
 
 CREATE_VERSION = 5
