@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from highwater.conformance.cases.fields import test_mixtures
+from highwater.conformance.cases.groups import test_restated_members
 from highwater.conformance.cases.records.walks import (
     test_mixed_everything,
     test_mixed_producers,
@@ -59,6 +61,8 @@ PROGRAMS: Final[Mapping[str, Callable[..., None]]] = {
     "settings": test_setting_walk.test_changes_of_single_settings_follow_the_model,
     "replaced-settings": test_setting_walk.test_replaced_settings_follow_the_model,
     "quotas": test_entity_walk.test_quotas_follow_the_model,
+    "mixtures": test_mixtures.test_items_of_several_kinds_are_answered_each_by_itself,
+    "restated-members": test_restated_members.test_the_last_join_counts,
 }
 PARAMETERS: Final = 0
 """The number of the generator that chooses the parameters of a program."""

@@ -218,7 +218,11 @@ class Cluster:
             requested, partitions = (MetadataRequestTopic(name=name),), 1
             self.connect().call(MetadataRequest(topics=requested, allow_auto_topic_creation=True))
         self._topics.append(name)
-        topic = self.topic(name, partition=partitions - 1)
+        return self.served_topic(name, partitions - 1)
+
+    def served_topic(self, name: str, partition: int = 0) -> Topic:
+        """Wait until all brokers know a topic that was created, and its leaders serve it; return the partition."""
+        topic = self.topic(name, partition=partition)
         self.eventually(f"{name} in the Metadata of every broker", lambda: self._is_served(topic))
         return topic
 

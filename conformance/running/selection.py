@@ -95,10 +95,14 @@ def check_era(version: str, marks: Iterable[pytest.Mark]) -> None:
             what, since, until = "the case", *mark.args
         else:
             continue
-        if version and not _is_within(version_numbers(version, VERSION), since, until):
+        if not applies(version, since, until):
             raise NotApplicable(f"{what} holds from {since or 'ever'} to {until or 'now'}, not {version}")
 
 
-def _is_within(version: tuple[int, ...], since: str, until: str) -> bool:
-    last = version_numbers(until, VERSION) if until else version
-    return version >= version_numbers(since or "0", VERSION) and version[: len(last)] <= last
+def applies(version: str, since: str, until: str = "") -> bool:
+    """Return whether what holds from one Kafka version to another holds for this one, or for an unknown one."""
+    if not version:
+        return True
+    known = version_numbers(version, VERSION)
+    last = version_numbers(until, VERSION) if until else known
+    return known >= version_numbers(since or "0", VERSION) and known[: len(last)] <= last

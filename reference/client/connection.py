@@ -39,7 +39,7 @@ class Connection:
         self, address: str, *, timeout_s: float, access: Access = PLAINTEXT, client_id: str = CLIENT_ID,
         max_frame: int = MAX_FRAME,
     ) -> None:  # fmt: skip
-        self.address, self.timeout_s, self._client_id = address, timeout_s, client_id
+        self.address, self.timeout_s, self.client_id = address, timeout_s, client_id
         self.session_lifetime_ms = 0  # of the login (KIP-368); 0 if the session does not expire
         self._correlation_ids = itertools.count(1)
         self._reader, self._frames = FrameReader(max_frame), list[bytes]()
@@ -121,7 +121,7 @@ class Connection:
     def send(self, request: object, version: int) -> int:
         """Send a request and return its correlation id, without waiting for the response."""
         correlation_id = self.next_correlation_id()
-        self.send_bytes(encode_request(request, version, correlation_id, self._client_id))
+        self.send_bytes(encode_request(request, version, correlation_id, self.client_id))
         return correlation_id
 
     def receive(self, api: Api, version: int, correlation_id: int | None = None, timeout_s: float | None = None) -> Any:

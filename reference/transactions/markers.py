@@ -67,9 +67,10 @@ class MarkerWriter:
 
     async def _write_one(self, marker: WritableTxnMarker, topic: str, number: int) -> ErrorCode:
         partition = self._replicas.partitions.get((topic, number))
-        if partition is None or partition.role is not Role.LEADER:
-            known = partition is not None or self._replicas.partition_exists(topic, number)
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if partition is None:  # also if others have replicas (KafkaApis.handleWriteTxnMarkersRequest)
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if partition.role is not Role.LEADER:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not partition.has_min_isr(partition.isr):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         key, value = marker_record(Marker(marker.transaction_result, marker.coordinator_epoch))

@@ -42,6 +42,7 @@ RECEIVERS: Final[Mapping[str, Receiver]] = {
     "leader": Receiver(lambda world, request: world.leader),
     "coordinator": Receiver(lambda world, request: world.coordinator),
     "coordinator of offsets": Receiver(lambda world, request: world.coordinator, TRANSACTION_NOT_READY),
+    "coordinator of transactions": Receiver(lambda world, request: world.opened.coordinator, TRANSACTION_NOT_READY),
     "coordinator of the group": Receiver(_group_coordinator, COORDINATOR_NOT_READY, opens=True),
     # A broker returns NOT_COORDINATOR for a moment after FindCoordinator has named it.
     "coordinator of the transaction": Receiver(

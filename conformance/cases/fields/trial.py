@@ -8,7 +8,7 @@ versions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from highwater.conformance.cases.fields.checks import CHECKS
 from highwater.conformance.cases.fields.reading import read, walk
@@ -62,7 +62,7 @@ class RowTrial:
     world: World
 
     @classmethod
-    def prepared(cls, table: Table, rows: Sequence[Row], world: World) -> "RowTrial":
+    def prepared(cls, table: Table, rows: Sequence[Row], world: World) -> Self:
         """Return a trial after what its table needs is created."""
         for name in table.needs:
             getattr(world, name)

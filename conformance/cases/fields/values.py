@@ -38,6 +38,7 @@ PER_REQUEST: Final[Mapping[str, Callable[[World], Any]]] = {
     "stable": World.stable_member,
     "joined": World.joined_member,
     "group_with_offset": World.group_with_offset,
+    "group_beside": World.group_beside,
     "topic_name": lambda world: world.cluster.topic_name(),
     "small_topic": World.small_topic,
     "existing": World.existing,

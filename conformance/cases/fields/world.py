@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 from highwater.conformance.cases.support.acls import NOT_IN_CHARGE
-from highwater.conformance.cases.support.admin import controller, create, describe_configs, new_topic
-from highwater.conformance.cases.support.committed_offsets import commit
+from highwater.conformance.cases.support.admin import controller, create, create_error, describe_configs, new_topic
+from highwater.conformance.cases.support.committed_offsets import OFFSETS_TOPIC, commit
 from highwater.conformance.cases.support.consumer_members import ConsumerGroup, ConsumerMember
 from highwater.conformance.cases.support.members import GroupDriver, Member
 from highwater.conformance.cases.support.transactions import COMMIT, TIMEOUT_MS, Transactional
@@ -29,10 +29,14 @@ from highwater.conformance.expectations import expect, only
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.conformance.models.acls import ANYTHING, TOPIC
 
+T = TypeVar("T")
 PARTITIONS: Final = 3
 RECORDS: Final = 3
 OFFSET: Final = 5
-POOL: Final = 20
+POOL: Final = 8
+TRIES: Final = 60
+"""So many names are tried until one has the right coordinator."""
+ABSENT_PRODUCER: Final = 10**15
 USER, CLIENT = "user", "client-id"
 SCRAM_MECHANISMS: Final = (1, 2)
 QUOTAS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
@@ -65,6 +69,19 @@ class World:
     @cached_property
     def controller(self) -> Broker:
         return controller(self.cluster)
+
+    @cached_property
+    def controller_id(self) -> str:
+        """Return the id of the broker that gets the requests for the controller, as a name."""
+        return next(
+            str(node) for node, each in self.cluster.target.addresses.items() if each == self.controller.address
+        )
+
+    @cached_property
+    def broker_elsewhere(self) -> str:
+        """Return the id of another broker."""
+        self.cluster.need_brokers(2)
+        return next(str(node) for node in self.cluster.target.addresses if str(node) != self.controller_id)
 
     def node(self, number: str) -> int:
         """Return the id of the first broker, the second one and so on; raises Unsupported if there are fewer."""
@@ -106,6 +123,30 @@ class World:
         """Return a topic whose replica only the last broker has."""
         self.cluster.need_brokers(2)
         return self.cluster.create_topic(assignment=[max(self.cluster.target.addresses)])
+
+    @cached_property
+    def split_topic(self) -> str:
+        """Return the name of an empty topic; the last broker leads its first partition, the first one the second."""
+        name, brokers = self.cluster.topic_name(), [[self.node("2")], [self.node("1")]]
+        expect("error code of CreateTopics", 0, create_error(self.cluster, new_topic(name, -1, -1, assignment=brokers)))
+        return self.cluster.served_topic(name).name
+
+    @cached_property
+    def compacted_topic(self) -> Topic:
+        """Return a topic of the same leader whose records are compacted only."""
+        configs = {"cleanup.policy": "compact"}
+        return self.cluster.create_topic(assignment=[self.node("1")], configs=configs)
+
+    @cached_property
+    def led_offsets(self) -> int:
+        """Return the number of a partition of the offsets of groups that the leader of the topic leads."""
+        self.coordinator  # noqa: B018 - the topic exists when the first group has a coordinator
+        found = self.cluster.describe(OFFSETS_TOPIC)
+        parts = found.partitions if found else ()
+        led = [part.partition_index for part in parts if part.leader_id == self.topic.leader_id]
+        if not led:
+            raise Unsupported(f"the leader of the topic leads no partition of {OFFSETS_TOPIC}")
+        return led[0]
 
     def small_topic(self) -> str:
         """Return the name of a new topic with two partitions."""
@@ -191,6 +232,44 @@ class World:
         commit(self.coordinator, self.group, self.part(0), OFFSET)
         return self.group
 
+    def _new_group(self, *, beside: bool) -> str:
+        """Return a new group of the same coordinator, or of another one."""
+        names = (self.cluster.group() for _ in range(TRIES))
+        return first(name for name in names if self._coordinates(self.cluster.coordinator(name)) == beside)
+
+    def _coordinates(self, broker: Broker) -> bool:
+        return broker.address == self.coordinator.address
+
+    def group_beside(self) -> str:
+        """Return a new group of the same coordinator, with an offset."""
+        name = self._new_group(beside=True)
+        expect("error code of OffsetCommit", 0, commit(self.coordinator, name, self.part(0), OFFSET))
+        return name
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """Return three groups of one coordinator, each with an offset: the first is for rows."""
+        return [self.group, self.group_beside(), self.group_beside()]
+
+    def numbered_group(self, number: int) -> str:
+        return self.groups[number]
+
+    @cached_property
+    def unknown_group(self) -> str:
+        return self._new_group(beside=True)
+
+    @cached_property
+    def group_elsewhere(self) -> str:
+        self.cluster.need_brokers(2)
+        return self._new_group(beside=False)
+
+    @cached_property
+    def group_of_member(self) -> str:
+        """Return a stable group of the same coordinator."""
+        name = self._new_group(beside=True)
+        GroupDriver(self.cluster, name).stable_member()
+        return name
+
     @property
     def session_timeout_ms(self) -> int:
         return GroupDriver(self.cluster, "").session_ms()
@@ -243,6 +322,39 @@ class World:
     def opened(self) -> Transactional:
         return self.open_producer()
 
+    def _new_transactional(self, *, beside: bool) -> Transactional:
+        """Return a producer that has no id yet, of the coordinator of the open transaction or of another one."""
+        found = (Transactional(self.cluster) for _ in range(TRIES))
+        address = self.opened.coordinator.address
+        return first(each for each in found if (each.coordinator.address == address) == beside)
+
+    def _open_transaction(self, *, beside: bool) -> str:
+        producer = self._new_transactional(beside=beside)
+        expect("error code of InitProducerId", 0, producer.init().error_code)
+        producer.begin(self.part(PARTITIONS - 1))
+        return producer.id
+
+    @cached_property
+    def transactions(self) -> list[str]:
+        """Return three open transactions of one coordinator: the first is for rows."""
+        return [self.opened.id, *(self._open_transaction(beside=True) for _ in range(2))]
+
+    def numbered_transaction(self, number: int) -> str:
+        return self.transactions[number]
+
+    @cached_property
+    def unknown_transaction(self) -> str:
+        return self._new_transactional(beside=True).id
+
+    @cached_property
+    def transaction_elsewhere(self) -> str:
+        self.cluster.need_brokers(2)
+        return self._open_transaction(beside=False)
+
+    def numbered_producer(self, number: int) -> int:
+        """Return a producer id that no producer has."""
+        return ABSENT_PRODUCER + number
+
     @cached_property
     def empty(self) -> Transactional:
         return self.new_producer()
@@ -290,6 +402,13 @@ class World:
         for kind in kinds:
             with suppress(TargetFailure, Unsupported):
                 CLEANERS[kind](self)
+
+
+def first(found: Iterator[T]) -> T:
+    """Return the first element; raises Unsupported if there is none."""
+    for each in found:
+        return each
+    raise Unsupported("all names have the same coordinator")
 
 
 def delete_quotas(world: World) -> None:
