@@ -435,6 +435,8 @@ class GroupCoordinator:
             body.group_id, body.member_id, body.group_instance_id, body.generation_id,
             fenced=self._guards.fence_stale_heartbeat,
         )  # fmt: skip
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # the member is not known yet, nor is it known to be gone
+            return HeartbeatResponse()
         if group is None or error is not ErrorCode.NONE:
             return HeartbeatResponse(error_code=error)
         self._start_session(group, group.members[body.member_id])

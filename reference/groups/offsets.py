@@ -239,6 +239,9 @@ class OffsetsCoordinator:
     async def list(self, request: Request) -> ListGroupsResponse:
         """Return the groups of this coordinator that match the state and type filters (KIP-518, KIP-848)."""
         body: ListGroupsRequest = request.body
+        error = self._store.coordinated.list_error()
+        if error is not ErrorCode.NONE:
+            return ListGroupsResponse(error_code=error)
         states = {state.lower() for state in body.states_filter}
         states = {state.strip() for state in states}  # as Apache Kafka does since 4.0
         types = {kind.lower() for kind in body.types_filter}

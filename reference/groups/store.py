@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from highwater.reference.context import Context
+from highwater.reference.coordinated import Coordinated
 from highwater.reference.groups.group import CommittedOffset, Group, GroupState, Member
 from highwater.reference.groups.records import (
     EXPIRY_VALUE_VERSION,
@@ -65,6 +66,7 @@ class GroupStore:
         self.groups: dict[str, Group] = {}
         self.trace = GroupTrace(context)
         self._owned: dict[int, Partition] = {}
+        self.coordinated = Coordinated(context.broker_id, cache, OFFSETS_TOPIC, self._owned)
         self.on_loaded: Callable[[list[Group]], None] = lambda groups: None
         self.on_unloaded: Callable[[list[Group]], None] = lambda groups: None
 
@@ -75,10 +77,10 @@ class GroupStore:
         return java_hash(group_id) % count
 
     def check(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Return NONE if the group id is valid and this broker is its coordinator."""
+        """Return NONE if the group id is valid and this broker is its coordinator and has loaded it."""
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
-        return ErrorCode.NONE if self.partition_for(group_id) in self._owned else ErrorCode.NOT_COORDINATOR
+        return self.coordinated.error(self.partition_for(group_id))
 
     def create(self, group_id: str) -> Group:
         """Return a new group in memory; it is not written to the log yet."""

@@ -106,6 +106,9 @@ class DescribeHandler:
         The pattern is one of RE2, as in Apache Kafka (KIP-1152): no pattern takes more than linear time.
         """
         body: ListTransactionsRequest = request.body
+        error = self._store.coordinated.list_error()
+        if error is not ErrorCode.NONE:
+            return ListTransactionsResponse(error_code=error)
         try:
             pattern = re2.compile(body.transactional_id_pattern or "", WITHOUT_LOG)
         except re2.error:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from highwater.reference.context import Context
+from highwater.reference.coordinated import Coordinated
 from highwater.reference.groups.store import READ_BYTES, WRITE_ERROR_MAPPING, WRITE_TIMEOUT_MS, java_hash
 from highwater.reference.metadata_cache import MetadataCache
 from highwater.reference.replication.partition import Partition, Role
@@ -36,6 +37,7 @@ class TransactionStore:
         self._context, self._cache = context, cache
         self.entries: dict[str, Entry] = {}
         self._owned: dict[int, Partition] = {}
+        self.coordinated = Coordinated(context.broker_id, cache, TRANSACTION_TOPIC, self._owned)
         self.on_loaded: Callable[[list[Entry]], None] = lambda entries: None
 
     def partition_for(self, transactional_id: str) -> int:
@@ -45,10 +47,10 @@ class TransactionStore:
         return java_hash(transactional_id) % count
 
     def check(self, transactional_id: str) -> ErrorCode:
-        """Return NONE if the transactional id is valid and this broker is its coordinator."""
+        """Return NONE if the transactional id is valid and this broker is its coordinator and has loaded it."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
-        return ErrorCode.NONE if self.partition_for(transactional_id) in self._owned else ErrorCode.NOT_COORDINATOR
+        return self.coordinated.error(self.partition_for(transactional_id))
 
     def coordinator_epoch(self, transactional_id: str) -> int:
         """Return the leader epoch of the partition, or -1; leaders reject markers with an older one."""
