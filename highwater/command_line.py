@@ -58,7 +58,11 @@ COMMANDS: Final[dict[str, tuple[Command, ...]]] = {
             "fuzz", f"{WIRE}:fuzz_command",
             "Fuzz a broker's wire protocol; save each finding as a replayable folder.",
         ),
-        Command("replay", f"{WIRE}:replay_command", "Send the frames of a finding again."),
+        Command(
+            "explore", "highwater.fuzz.explore.command_line:explore_command",
+            "Draw walks from models of the protocol; shrink each wrong answer to the shortest.",
+        ),
+        Command("replay", f"{WIRE}:replay_command", "Send the requests of a finding again."),
         Command("minimise", f"{WIRE}:minimise_command", "Reduce a finding to fewer and shorter frames."),
     ),
     FAULT_TESTS: (

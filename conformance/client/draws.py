@@ -80,9 +80,12 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Path(msgspec.Struct, frozen=True):
-    """The choices of a walk before its steps, and the steps of its loops, in the order in which these begin."""
+    """The choices of a walk outside of its steps, and the steps of its loops, in the order in which these begin.
 
-    setup: Step = Step()
+    `outside` has an entry for each generator and for what follows each loop; the last one is used for those it lacks.
+    """
+
+    outside: tuple[Step, ...] = ()
     loops: tuple[tuple[Step, ...], ...] = ()
 
     def __len__(self) -> int:
@@ -131,17 +134,21 @@ class Choices(random.Random):
 
 
 class Followed(Draws):
-    """The choices of a path. `taken` are its steps with all choices that were made: the same path without seeds."""
+    """The choices of a path; `taken` is the same path with each choice that was made instead of the seeds."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._loop = path, 0
+        self._path = path
         self._is_in_step = False
-        self._setup: list[list[int]] = []
-        self._made: list[list[tuple[int, list[int]]]] = []
+        self._outside: list[list[int]] = []
+        self._loops: list[list[tuple[int, list[int]]]] = []
+
+    def _next_outside(self) -> Step:
+        given, place = self._path.outside, len(self._outside)
+        return given[min(place, len(given) - 1)] if given else Step()
 
     def generator(self, number: int) -> random.Random:
-        chosen = Choices(self._path.setup)
-        self._setup.append(chosen.made)
+        chosen = Choices(self._next_outside())
+        self._outside.append(chosen.made)
         return chosen
 
     def steps(self, count: int, chance: random.Random) -> Iterator[int]:
@@ -149,25 +156,23 @@ class Followed(Draws):
         if self._is_in_step or not isinstance(chance, Choices):
             yield from sorted(chance.sample(range(count), chance.randint(1, min(count, STEPS))))
             return
-        loop = self._path.loops[self._loop] if self._loop < len(self._path.loops) else ()
-        self._loop += 1
-        made: list[tuple[int, list[int]]] = []
-        self._made.append(made)
+        place, made = len(self._loops), list[tuple[int, list[int]]]()
+        self._loops.append(made)
+        loop = self._path.loops[place] if place < len(self._path.loops) else ()
         by_number = {step.number % count: step for step in reversed(loop)}
         for number in sorted(by_number):
             made.append((number, chance.begin(by_number[number])))
             self._is_in_step = True
             yield number
             self._is_in_step = False
-        chance.begin(self._path.setup)
+        self._outside.append(chance.begin(self._next_outside()))
 
     def some(self, checks: Sequence[T]) -> Sequence[T]:
-        chance = Choices(self._path.setup)
+        chance = self.generator(0)
         return [checks[place] for place in sorted(chance.sample(range(len(checks)), min(len(checks), STEPS)))]
 
     def taken(self) -> Path:
-        """Return the path that was followed, with each choice that was made instead of the seeds."""
-        longest = max(map(len, self._setup), default=0)
-        setup = Step(choices=next((tuple(made) for made in self._setup if len(made) == longest), ()))
-        loops = (tuple(Step(number, choices=tuple(made)) for number, made in loop) for loop in self._made)
-        return Path(setup, tuple(loops))
+        """Return the path that was followed, as far as it was."""
+        outside = tuple(Step(choices=tuple(made)) for made in self._outside)
+        loops = (tuple(Step(number, choices=tuple(made)) for number, made in loop) for loop in self._loops)
+        return Path(outside, tuple(loops))

@@ -21,6 +21,7 @@ FINDINGS: Final = Path("fuzz/findings")
 TARGET_HELP: Final = (
     "reference[:N], kfake, librdkafka-mock, apache-kafka[:VERSION], tansu, nisshi, HOST:PORT or FILE.toml"
 )
+WALK: Final = "walk.json"
 REPLAY_HELP: Final = f"{TARGET_HELP}; for a client's finding 'COMMAND {{bootstrap}}'"
 OWNED_HELP: Final = "Allow a target on another machine, which you own and may crash."
 OF_SELF_TEST: Final = frozenset({"seconds", "seed", "json_", "self_test", "defect", "seeds"})
@@ -273,7 +274,7 @@ def _print_summary(summary: dict[str, Any], target: str, *, json_: bool) -> None
 
 
 def replay_command(
-    file: Annotated[Path, typer.Argument(help="A finding of highwater fuzz: its folder, or its finding.json.")],
+    file: Annotated[Path, typer.Argument(help="A finding of highwater fuzz or explore: its folder, or its JSON.")],
     target: Annotated[str, typer.Argument(help=REPLAY_HELP)],
     against: Annotated[str, typer.Option(help="The other target, for a finding of the oracle agreement.")] = "",
     owned: Annotated[bool, typer.Option("--i-own-this-host", help=OWNED_HELP)] = False,
@@ -289,6 +290,9 @@ def replay_command(
     from highwater.fuzz.wire.oracles.responses import Oracle
     from highwater.fuzz.wire.replay import replay_finding
 
+    walk = file / WALK if file.is_dir() else file
+    if walk.name == WALK and walk.exists():
+        _replay_walk(walk, target)
     finding = read_finding(file)
     if (finding.oracle is Oracle.AGREEMENT) != bool(against):
         hint = "give --against OTHER if and only if the oracle is agreement"
@@ -311,6 +315,24 @@ def replay_command(
         raise typer.Exit(ExitCode.UNDECIDED)
     typer.echo(f"reproduced: {failure.oracle}: {failure.message}")
     raise typer.Exit(ExitCode.VIOLATED)
+
+
+def _replay_walk(file: Path, target: str) -> NoReturn:
+    """Walk a finding of `highwater explore` again; exit code as for any finding."""
+    from highwater.conformance import targets
+    from highwater.errors import ExitCode
+    from highwater.fuzz.explore.finding import read_walk
+    from highwater.fuzz.explore.ground import Ground
+
+    finding = read_walk(file)
+    with targets.open_target(target) as opened:
+        walked = Ground(opened).walk(finding.program, finding.path)
+    if not walked.failure:
+        typer.echo(f"does not reproduce: {walked.unfit or 'each reply was as the model expects'}")
+        raise typer.Exit(ExitCode.UNDECIDED if walked.unfit else ExitCode.HELD)
+    same = walked.key == finding.key
+    typer.echo(f"{'reproduced' if same else 'another difference'}: {walked.failure}")
+    raise typer.Exit(ExitCode.VIOLATED if same else ExitCode.UNDECIDED)
 
 
 def minimise_command(

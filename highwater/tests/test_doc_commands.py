@@ -23,8 +23,9 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (
-    "tutorial.md", "chaos.md", "proxy.md", "simulation.md", "fuzzing.md", "foreign-traces.md", "experiments.md",
-    "audit/formats.md", "audit/page.md", "audit/spark.md", "conformance/README.md", "conformance/adding-a-case.md",
+    "tutorial.md", "chaos.md", "proxy.md", "simulation.md", "fuzzing.md", "exploring.md", "foreign-traces.md",
+    "experiments.md", "audit/formats.md", "audit/page.md", "audit/spark.md", "conformance/README.md",
+    "conformance/adding-a-case.md",
 )  # fmt: skip
 COMMAND: Final = re.compile(
     r"(?:\$ )?((?:highwater|python|pip|pytest|make|tcpdump|\S+=\S+ spark-submit|kafka-\S+\.sh) .*)"

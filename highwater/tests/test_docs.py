@@ -12,7 +12,7 @@ from highwater.reference.wire.errors import RETRIABLE, ErrorCode
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
-EXAMPLE_FILES = {"app.py", "audit_job.py", "broker.toml", "cluster.toml", "sender.py"}
+EXAMPLE_FILES = {"app.py", "audit_job.py", "broker.toml", "cluster.toml", "sender.py", "test_walk.py"}
 PYTEST_OPTIONS = {"--pyargs", "--junitxml"}
 
 
