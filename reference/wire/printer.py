@@ -13,6 +13,17 @@ def describe(message: object) -> str:
     return "\n".join([type(message).__name__, *_fields(message, INDENT)])
 
 
+def brief(message: object) -> str:
+    """Return a message in one line, without the fields that have their defaults."""
+    if isinstance(message, tuple):
+        return f"[{', '.join(map(brief, message))}]"
+    if not is_dataclass(message):
+        return _scalar(message)
+    shown = ((field.name, getattr(message, field.name), field.default) for field in fields(message))
+    named = ", ".join(f"{name}={brief(value)}" for name, value, default in shown if value != default)
+    return f"{type(message).__name__}({named})"
+
+
 def _fields(message: Any, indent: str) -> list[str]:
     lines = []
     for field in fields(message):

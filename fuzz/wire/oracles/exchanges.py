@@ -8,6 +8,7 @@ from highwater.conformance.client.exchange import Event, ExchangeLog
 from highwater.fuzz.wire.oracles.responses import Failure, judge
 from highwater.reference.wire.errors import WireError
 from highwater.reference.wire.framing import decode_request, decode_response
+from highwater.reference.wire.printer import brief
 from highwater.reference.wire.registry import Api
 
 SHOWN: Final = 600
@@ -41,16 +42,19 @@ def api_and_version(frame: bytes) -> tuple[int, int]:
 
 
 def transcript(log: ExchangeLog) -> list[str]:
-    """Return requests and responses, one line each."""
-    return [line[:SHOWN] for event in log if event.data for line in _lines(event)]
+    """Return requests, responses and what was done to brokers, one line each."""
+    return [line[:SHOWN] for event in log for line in _lines(event)]
 
 
 def _lines(event: Event) -> Iterator[str]:
+    if not event.data:
+        yield f"   {event.address} {event.what}"
+        return
     try:
         if event.api is None:
             header, message = decode_request(event.data[4:])
-            yield f"-> v{header.api_version} {message}"
+            yield f"-> v{header.api_version} {brief(message)}"
         else:
-            yield f"<- v{event.version} {decode_response(event.api, event.version, event.data[4:])[1]}"
+            yield f"<- v{event.version} {brief(decode_response(event.api, event.version, event.data[4:])[1])}"
     except WireError:
         yield f"{'->' if event.api is None else '<-'} {event.data.hex()}"

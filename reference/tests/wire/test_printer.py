@@ -5,7 +5,7 @@ from textwrap import dedent
 from highwater.reference.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from highwater.reference.wire.messages.groups import SyncGroupResponse
 from highwater.reference.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from highwater.reference.wire.printer import describe, hexdump
+from highwater.reference.wire.printer import brief, describe, hexdump
 
 SHOWN = " ".join(["61"] * 32)
 
@@ -41,3 +41,9 @@ def test_hexdump() -> None:
         "00000000  3a 3b 3c 3d 3e 3f 40 41 42 43 44 45 46 47 48 49  :;<=>?@ABCDEFGHI",
         "00000010  4a 4b                                            JK",
     ]
+
+
+def test_in_one_line_a_message_has_only_what_differs_from_its_defaults() -> None:
+    asked = FetchRequest(min_bytes=1, topics=(FetchTopic(topic="t", partitions=(FetchPartition(fetch_offset=5),)),))
+    shown = "topics=[FetchTopic(topic='t', partitions=[FetchPartition(fetch_offset=5)])]"
+    assert brief(asked) == f"FetchRequest(min_bytes=1, {shown})"
