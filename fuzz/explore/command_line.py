@@ -24,6 +24,7 @@ INTERRUPTED: Final = "interrupted"
 def explore_command(
     target: Annotated[str, typer.Argument(help=TARGET_HELP)] = "",
     seconds: Annotated[float, typer.Option(min=0.1, help="Time limit; shrinking may take longer.")] = 60.0,
+    most: Annotated[int, typer.Option(min=1, help="End after so many differences.")] = 1_000,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
     program: Annotated[
         list[str] | None, typer.Option(help="Walk only this program (see --list), or those that match; repeatable.")
@@ -65,7 +66,7 @@ def explore_command(
     targets.check_reachable(target)
     opened = targets.launch_target(target, guards_off=tuple(guard_off or ()))
     try:
-        explorer = Explorer(Ground(opened), chosen, seconds, seed, _Progress(target, seconds))
+        explorer = Explorer(Ground(opened), chosen, seconds, seed, _Progress(target, seconds), most)
         try:
             explorer.run()
         except KeyboardInterrupt:

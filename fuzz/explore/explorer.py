@@ -21,6 +21,7 @@ UNFIT_TRIES: Final = 6
 SHRINK_S: Final = 10.0
 """Time for Hypothesis to shrink one difference, and again for its choices, also after the end of the run."""
 CONFIRMATIONS: Final = 2
+MANY: Final = 1_000
 NEWS: Final = 10.0
 """How much more often than others a program is walked whose last walks each met a new transition."""
 
@@ -79,10 +80,12 @@ class Explorer:
 
     def __init__(
         self, ground: Ground, programs: Sequence[str], seconds: float, run_seed: int,
-        on_walk: Callable[["Explorer"], None] = lambda explorer: None,
+        on_walk: Callable[["Explorer"], None] = lambda explorer: None, most: int = MANY,
     ) -> None:  # fmt: skip
+        """`most`: end after so many differences."""
         self.ground, self.seconds, self.seed, self._on_walk = ground, seconds, run_seed, on_walk
         self.differences: dict[str, Difference] = {}
+        self._most = most
         self.coverage = Coverage()
         self.ended = "time is over"
         self._weights = dict.fromkeys(programs, NEWS)
@@ -105,6 +108,9 @@ class Explorer:
             self._turn(program, turn)
             if not self.ground.is_alive():
                 self.ended = "the broker no longer answers"
+                return
+            if len(self.differences) >= self._most:
+                self.ended = "enough differences"
                 return
         if not self._weights:
             self.ended = "no program fits the target"

@@ -32,7 +32,7 @@ def ground() -> Ground:
 @pytest.fixture(scope="module")
 def unguarded() -> Explorer:
     """An explorer that has walked on a broker without the guard."""
-    explorer = Explorer(Ground(launch_target("simulator:3", guards_off=(GUARD,))), [FINDER], 8.0, 1)
+    explorer = Explorer(Ground(launch_target("simulator:3", guards_off=(GUARD,))), [FINDER], 30.0, 1, most=1)
     explorer.run()
     return explorer
 
