@@ -4,6 +4,7 @@ A program is a case, whose rules are stated nowhere else. With `Drawn` choices i
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
@@ -86,6 +87,18 @@ def run(name: str, cluster: Cluster) -> None:
     if "topic" in program.__annotations__:
         arguments["topic"] = cluster.create_topic(partitions=3)
     program(**arguments)
+
+
+def is_slow(name: str) -> bool:
+    """Return whether a program waits longer than a second, as its case or the module of its case says."""
+    program = PROGRAMS[name]
+    marks = [*getattr(program, "pytestmark", ()), *_of_module(program)]
+    return any(mark.name == "slow" for mark in marks)
+
+
+def _of_module(program: Callable[..., None]) -> Sequence[pytest.MarkDecorator]:
+    marks = getattr(import_module(program.__module__), "pytestmark", ())
+    return marks if isinstance(marks, list | tuple) else (marks,)
 
 
 def follow(name: str, cluster: Cluster, path: str) -> None:

@@ -1,8 +1,8 @@
 """Drawn walks on any target (`highwater explore`): Hypothesis draws and shrinks the paths of the suite's programs.
 
 `ground` walks one path on a target · `strategies` how paths are drawn · `explorer` what is tried next, and the
-smallest path of each difference · `simplify` shrinks the choices within steps · `finding` the folder of a difference
-· `command_line` the command.
+smallest path of each difference · `simplify` shrinks the choices within steps · `met` what programs met on the
+reference · `finding` the folder of a difference · `command_line` the command.
 
 Theory of operation
 -------------------

@@ -135,7 +135,7 @@ def _summary(explorer: "Explorer", target: str, version: str, folders: list[str]
         "ended": explorer.ended, "walks": dict(covered.walks), "steps": covered.steps.total(),
         "replies": covered.replies, "replies_per_second": round(covered.replies / max(elapsed, 0.001)),
         "unfit": {name: why for name, why in covered.unfit.items() if not covered.walks[name]},
-        "transitions": transitions_by_api(covered),
+        "transitions": transitions_by_api(covered), "never_met": never_met(covered),
         "differences": [
             {
                 "folder": folder, "program": each.smallest.program, "kind": each.smallest.kind,
@@ -160,6 +160,19 @@ def transitions_by_api(covered: "Coverage") -> dict[str, dict[str, Any]]:
     return dict(found)
 
 
+def never_met(covered: "Coverage") -> dict[str, list[str]]:
+    """Return by API the error codes that the programs of this run met in `met.json`, and no walk of it did."""
+    from highwater.conformance.expectations import code_text
+    from highwater.fuzz.explore.met import read_met
+
+    met = read_met()
+    known = {(api, code) for name in covered.walks for api, codes in met.get(name, {}).items() for code in codes}
+    missing: dict[str, list[str]] = defaultdict(list)
+    for api, code in sorted(known - {tuple(each) for each in covered.transitions}):
+        missing[api].append(code_text(code))
+    return dict(missing)
+
+
 def _print(summary: dict[str, Any], target: str) -> None:
     for each in summary["differences"]:
         flaky = "" if each["repeated"] else "flaky, "
@@ -173,6 +186,8 @@ def _print(summary: dict[str, Any], target: str) -> None:
         versions = found["versions"]
         errors = ", ".join(f"{error} × {count:,}" for error, count in found["errors"].items())
         typer.echo(f"{api} {versions[0]}-{versions[-1]}: {errors}")
+    for api, codes in summary["never_met"].items():
+        typer.echo(f"never met: {api}: {', '.join(codes)}")
     verdict = f"{len(summary['differences'])} differences" if summary["differences"] else "no difference"
     walks = sum(summary["walks"].values())
     typer.echo(

@@ -15,7 +15,7 @@ from highwater.fuzz.explore.ground import Ground, Kind, Transition, Walked
 from highwater.fuzz.explore.simplify import simplify
 from highwater.fuzz.explore.strategies import paths
 
-WALKS_OF_A_TURN: Final = 20
+WALKS_OF_A_TURN, TURN_S = 20, 5.0
 UNFIT_TRIES: Final = 6
 """Walks of a program that did not fit, and none that did, after which it is left out."""
 SHRINK_S: Final = 10.0
@@ -124,7 +124,7 @@ class Explorer:
         """Let Hypothesis draw walks of a program; it shrinks what is new, then `simplify` does."""
         news, walks = 0, 0
         sought = ""
-        self._limit = self._began + self.seconds
+        self._limit = min(self._began + self.seconds, time.monotonic() + TURN_S)
 
         def attempt(path: Path) -> None:
             nonlocal news, walks, sought

@@ -11,14 +11,18 @@ import msgspec
 import pytest
 from hypothesis import Phase, given, settings
 
+from highwater.conformance.cases.programs import PROGRAMS
 from highwater.conformance.client.draws import Followed, Path, Step
 from highwater.conformance.targets import launch_target
 from highwater.errors import ExitCode, UsageError
+from highwater.fuzz.explore.command_line import never_met
 from highwater.fuzz.explore.explorer import Explorer
 from highwater.fuzz.explore.finding import read_walk, write_findings
-from highwater.fuzz.explore.ground import Ground, Walked
+from highwater.fuzz.explore.ground import Ground, Transition, Walked
+from highwater.fuzz.explore.met import read_met
 from highwater.fuzz.explore.simplify import simplify
 from highwater.fuzz.explore.strategies import paths
+from highwater.reference.wire.errors import ErrorCode
 
 GUARD = "FenceStaleFetch"
 FINDER = "everything-and-restarts"
@@ -98,6 +102,16 @@ def test_the_folder_of_a_difference_repeats_it(unguarded: Explorer, tmp_path: Fi
             check=False,
         )
         assert ran.returncode == code, ran.stdout
+
+
+def test_what_no_walk_met_is_named(ground: Ground) -> None:
+    """`met.json` has what each program met; one short run meets less."""
+    explorer = Explorer(ground, ["deletions"], 1.0, 1)
+    explorer.run()
+    assert read_met().keys() <= PROGRAMS.keys()
+    assert "DeleteRecords" in read_met()["deletions"]
+    explorer.coverage.transitions.pop(Transition("DeleteRecords", ErrorCode.OFFSET_OUT_OF_RANGE), None)
+    assert never_met(explorer.coverage)["DeleteRecords"] == ["1 (OFFSET_OUT_OF_RANGE)"]
 
 
 def test_a_file_that_is_no_walk_is_refused(tmp_path: File) -> None:

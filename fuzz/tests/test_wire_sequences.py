@@ -45,9 +45,6 @@ DEFECTS_OF_A_SEQUENCE = {
     "relation": ("UnknownTagRefused", "SplitFrameHang"),
 }
 
-UNFIT = {"consumer-group", "quotas", "everything-and-restarts"}
-"""What the reference does not serve, and what needs a target whose nodes can be stopped."""
-
 
 @pytest.fixture(scope="module")
 def honest() -> Iterator[str]:
@@ -65,7 +62,7 @@ def test_the_reference_violates_no_model(honest: str, name: str) -> None:
     for number, (violation, finished, _, unfit) in enumerate(results):
         assert violation is None, f"{name}:{number}: {violation}: {violation and violation.transcript}"
         assert finished or unfit, f"{name}:{number} was abandoned, although nothing disturbs the broker"
-    assert any(result.finished for result in results) is (name not in UNFIT)
+    assert any(result.finished for result in results) is (name not in {"consumer-group", "quotas"})
 
 
 @pytest.mark.sample(3)

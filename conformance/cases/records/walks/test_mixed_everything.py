@@ -29,8 +29,8 @@ def test_all_objects_of_the_log_used_at_once_follow_their_models(cluster: Cluste
 @clause("TXN-29", "everything, restarts")
 @era("3.9")  # 2.8.2 forgets a producer whose records are deleted
 @defect(
-    Request(FetchRequest, "isolation_level", 0),
     Reply(ProduceRequest, "responses.partition_responses.base_offset", increment),
+    Reply(OffsetFetchRequest, "groups.topics.partitions.committed_offset", increment),
 )
 @pytest.mark.cluster_fault
 @pytest.mark.slow
