@@ -1,8 +1,8 @@
-"""The judge `fuzzer`: one run of `highwater fuzz reference` with its default settings, such as `seed 1`.
+"""The judges `fuzzer` and `explorer`: one run of `highwater fuzz reference`, or of `highwater explore simulator:3`.
 
-The broker is a copy of the package with the mutant, which runs as processes, so the time of a run is that of the clock.
-The control comes first: what the fuzzer reports about the correct broker counts for no mutant. Findings and output of
-each run are kept in results/power/fuzzer.
+The broker is a copy of the package with the mutant. For the fuzzer it runs as processes, so the time of a run is that
+of the clock. The control comes first: what the tool reports about the correct broker counts for no mutant. Findings and
+output of each run are kept in results/power, in the folder of the judge.
 """
 
 import os
@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
-from highwater import fuzz
+from highwater import conformance, fuzz
 from highwater.errors import ExitCode, UsageError
 from highwater.mutants.table import NamedMutant
 from highwater.power.store import FOLDER, digest_of
@@ -54,9 +54,10 @@ class FuzzerJudge(Judge):
     """One run of the fuzzer as the only check."""
 
     name = "fuzzer"
+    command: ClassVar[tuple[str, ...]] = ("fuzz", "reference")
 
-    def __init__(self, seconds: int = SECONDS, folder: Path = FOLDER / "fuzzer") -> None:
-        self._seconds, self._folder = seconds, folder.resolve()
+    def __init__(self, seconds: int = SECONDS, folder: Path | None = None) -> None:
+        self._seconds, self._folder = seconds, (folder or FOLDER / self.name).resolve()
 
     def session(self, work: Callable[[], None]) -> None:
         """Copy the package, so that all brokers differ from the same version, and fuzz the correct broker."""
@@ -73,7 +74,7 @@ class FuzzerJudge(Judge):
 
     @cached_property
     def _version(self) -> str:
-        return digest_of([Path(fuzz.__path__[0])])
+        return digest_of([Path(fuzz.__path__[0]), Path(conformance.__path__[0])])
 
     def plan(self, mutant: NamedMutant) -> list[str]:
         return [f"seed {SEED}"]
@@ -105,7 +106,7 @@ class FuzzerJudge(Judge):
         folder = self._folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        command = [sys.executable, "-m", "highwater", "fuzz", "reference", "--seconds", str(self._seconds)]
+        command = [sys.executable, "-m", "highwater", *self.command, "--seconds", str(self._seconds)]
         command += ["--seed", str(seed), "--json"]
         done = subprocess.run(
             command, cwd=folder, env={**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"},
@@ -115,9 +116,22 @@ class FuzzerJudge(Judge):
         (folder / "stderr.txt").write_text(done.stderr)
         if done.returncode not in {ExitCode.HELD, ExitCode.VIOLATED} or not done.stdout:
             return Reported([], [f"the run ended with exit code {done.returncode}: see stderr.txt in {folder}"])
-        summary = msgspec.json.decode(done.stdout)
+        return self.reported(msgspec.json.decode(done.stdout))
+
+    def reported(self, summary: dict[str, Any]) -> Reported:
+        """Return what the JSON of a run reports."""
         found = [f"{finding['id']}: {finding['message']}" for finding in summary["findings"]]
         return Reported(found, [f"not examined: {name}" for name in summary["unexamined"]])
+
+
+class ExplorerJudge(FuzzerJudge):
+    """One run of drawn walks in virtual time, which ends with the first difference, as the only check."""
+
+    name = "explorer"
+    command = ("explore", "simulator:3", "--most", "1")
+
+    def reported(self, summary: dict[str, Any]) -> Reported:
+        return Reported([f"{each['program']}: {each['failure']}" for each in summary["differences"]], [])
 
 
 def plant(tree: Path, mutant: NamedMutant) -> None:
