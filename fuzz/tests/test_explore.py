@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path as File
 
 import msgspec
@@ -159,8 +158,9 @@ def test_what_cannot_be_explored_is_said_in_one_line(
 
 def test_an_interruption_keeps_what_was_covered(tmp_path: File) -> None:
     command = [sys.executable, "-m", "highwater", "explore", "simulator:1", "--seconds", "60", "--json"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
-        time.sleep(6)
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "walks" in process.stderr.readline()  # after ten seconds, whenever the run has begun
         os.kill(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=30)
     summary = msgspec.json.decode(output)
