@@ -44,7 +44,7 @@ def explore_command(
     shrinks the walks. Every walk uses fresh topics, groups and ids, and deletes what it can.
 
     Each difference is a folder: README.md, the walk for highwater replay, and a test that needs no Hypothesis and can
-    be copied into a suite. Exit code 1 if there is one; 3 if a difference was met once only, if no walk fitted, or if
+    be copied into a suite. Exit code 1 if there is one; 3 if no difference was met again, if no walk fitted, or if
     the run was interrupted. How-to: docs/exploring.md.
 
     Examples: highwater explore localhost:9092 --seconds 120 ·
@@ -141,7 +141,7 @@ def _summary(explorer: "Explorer", target: str, version: str, folders: list[str]
                 "folder": folder, "program": each.smallest.program, "kind": each.smallest.kind,
                 "failure": each.smallest.failure, "steps": len(each.smallest.path),
                 "replies": len(each.smallest.replies), "steps_at_first": each.first, "met": each.met,
-                "repeated": each.repeated, "after_seconds": round(each.after_s, 1),
+                "repeated": each.repeated, "confirmed": each.is_confirmed, "after_seconds": round(each.after_s, 1),
             }
             for folder, each in zip(folders, smallest, strict=True)
         ],
@@ -175,7 +175,7 @@ def never_met(covered: "Coverage") -> dict[str, list[str]]:
 
 def _print(summary: dict[str, Any], target: str) -> None:
     for each in summary["differences"]:
-        flaky = "" if each["repeated"] else "flaky, "
+        flaky = "" if each["confirmed"] else "flaky, "
         typer.echo(f"{each['program']}: {flaky}{each['kind']}: {each['failure']}")
         typer.echo(f"  {each['steps']} steps (first met with {each['steps_at_first']}), {each['met']} walks met it")
         typer.echo(f"  replay: highwater replay {each['folder']} {target}")
@@ -200,7 +200,7 @@ def _print(summary: dict[str, Any], target: str) -> None:
 def _exit_code(explorer: "Explorer") -> int:
     from highwater.errors import ExitCode
 
-    if any(each.repeated for each in explorer.differences.values()):
+    if any(each.is_confirmed for each in explorer.differences.values()):
         return ExitCode.VIOLATED
     undecided = explorer.differences or not explorer.coverage.walks or explorer.ended == INTERRUPTED
     return ExitCode.UNDECIDED if undecided else ExitCode.HELD

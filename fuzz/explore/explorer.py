@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings, target
+from hypothesis.errors import HypothesisException
 
 from highwater.conformance.client.draws import Path
 from highwater.fuzz.explore.ground import Ground, Kind, Transition, Walked
@@ -43,6 +44,11 @@ class Difference:
     repeated: int = 0
     first: int = 0  # steps of the walk that met it first
     after_s: float = 0.0
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Return whether it was met again, or the broker died of it, after which nothing is met again."""
+        return self.repeated > 0 or self.smallest.kind is Kind.DEAD
 
     def add(self, walked: Walked) -> None:
         """Count a walk that met it, and keep it if it is smaller."""
@@ -148,7 +154,7 @@ class Explorer:
             max_examples=WALKS_OF_A_TURN, database=None, deadline=None, phases=phases, derandomize=False,
             suppress_health_check=list(HealthCheck), verbosity=Verbosity.quiet,
         )  # fmt: skip
-        with suppress(TurnOver, Exception):  # what was found is noted; Hypothesis reports it as it likes
+        with suppress(TurnOver, Found, HypothesisException):  # what was found is noted; a defect of ours is not hidden
             configured(seed(f"{self.seed}:{turn}")(given(paths())(attempt)))()
         self._weights[program] = 1 + NEWS * news / max(walks, 1)
         self._leave_out_unfit(program)
@@ -170,7 +176,9 @@ class Explorer:
     # -- the end of a difference ----------------------------------------------------------------------------------
 
     def _finish(self, found: Difference) -> None:
-        """Shrink the choices within steps, and walk the result again."""
+        """Shrink the choices within steps, and walk the result again; not if the broker is gone."""
+        if not self.ground.is_alive():
+            return
         end = time.monotonic() + SHRINK_S
 
         def again(path: Path) -> Walked | None:
@@ -179,7 +187,4 @@ class Explorer:
 
         found.smallest = simplify(found.smallest, again, lambda: time.monotonic() > end)
         for _ in range(CONFIRMATIONS):
-            repeated = again(found.smallest.path)
-            found.repeated += repeated is not None
-            if found.smallest.kind is Kind.DEAD and not self.ground.is_alive():
-                return
+            found.repeated += again(found.smallest.path) is not None

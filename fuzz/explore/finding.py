@@ -3,6 +3,7 @@
 import re
 from pathlib import Path as File
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
@@ -10,7 +11,7 @@ from highwater.conformance.cases.programs import PROGRAMS
 from highwater.conformance.client.draws import Path
 from highwater.errors import UsageError
 from highwater.fuzz.explore.explorer import CONFIRMATIONS, Difference
-from highwater.fuzz.explore.ground import Ground, Kind, Walked
+from highwater.fuzz.explore.ground import Kind, Walked, key_of
 from highwater.fuzz.wire.oracles.exchanges import transcript
 from highwater.results import write_json
 
@@ -53,7 +54,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        return Walked(self.program, self.path, self.path, None, self.failure, self.kind).key  # type: ignore[arg-type]
+        return key_of(self.program, self.kind, self.failure)
 
 
 def write_findings(folder: File, differences: list[Difference], target: str, version: str, seed: int) -> list[File]:
@@ -66,7 +67,7 @@ def write_findings(folder: File, differences: list[Difference], target: str, ver
             path=walked.path, target=target, version=version, seed=seed, met=difference.met,
             repeated=difference.repeated,
         )  # fmt: skip
-        found.append(_write(folder, finding, walked))
+        found.append(_write(folder, finding, walked, is_flaky=not difference.is_confirmed))
     return found
 
 
@@ -76,7 +77,7 @@ def clause_of(program: str) -> str:
     return next((str(mark.args[0]) for mark in marks if mark.name == "clause"), "")
 
 
-def _write(folder: File, finding: Finding, walked: Walked) -> File:
+def _write(folder: File, finding: Finding, walked: Walked, *, is_flaky: bool) -> File:
     number = 1
     while (place := folder / f"{finding.program}-{number}").exists():
         number += 1
@@ -85,7 +86,7 @@ def _write(folder: File, finding: Finding, walked: Walked) -> File:
         write_json(place / WALK, finding)
         lines = transcript(walked.log)
         (place / "exchanges.txt").write_text("\n".join(lines) + "\n")
-        (place / "README.md").write_text(_readme(finding, walked, lines))
+        (place / "README.md").write_text(_readme(finding, walked, lines, is_flaky=is_flaky))
         (place / "test_walk.py").write_text(_test(finding))
     except OSError as error:
         hint = "give another folder with --out"
@@ -95,7 +96,7 @@ def _write(folder: File, finding: Finding, walked: Walked) -> File:
 
 def _test(finding: Finding) -> str:
     path = msgspec.json.encode(finding.path).decode()
-    digest = f"{hash_of(path):08x}"
+    digest = f"{crc32(path.encode()):08x}"
     failure = re.sub(r'[\\"]', "'", finding.failure)
     return TEST.format(
         failure=failure, name="test_walk.py", target=finding.target, clause=finding.clause, digest=digest, path=path,
@@ -103,14 +104,7 @@ def _test(finding: Finding) -> str:
     )  # fmt: skip
 
 
-def hash_of(path: str) -> int:
-    """Return a number for the id of a case that follows the path."""
-    from zlib import crc32
-
-    return crc32(path.encode())
-
-
-def _readme(finding: Finding, walked: Walked, lines: list[str]) -> str:
+def _readme(finding: Finding, walked: Walked, lines: list[str], *, is_flaky: bool) -> str:
     left = len(lines) - SHOWN
     return "\n".join([
         f"# {finding.program}: {finding.kind}", "", finding.failure, "",
@@ -118,7 +112,7 @@ def _readme(finding: Finding, walked: Walked, lines: list[str]) -> str:
         f"- clause: {finding.clause} (`highwater conform --clause {finding.clause} --dry-run` names its cases)",
         f"- walk: {len(finding.path)} steps, {len(walked.replies)} replies; walks that met it: {finding.met}",
         f"- walked again: {finding.repeated} of {finding.tries} times with the same difference"
-        + ("" if finding.repeated == finding.tries else " (**flaky**)"),
+        + (" (**flaky**)" if is_flaky else ""),
         "", f"Walk it again, in this folder: `highwater replay . {finding.target}`", "",
         "As a test without Hypothesis: "
         f"`pytest -p highwater.conformance.plugin test_walk.py --hw-target {finding.target}`", "",
@@ -134,8 +128,3 @@ def read_walk(file: File) -> Finding:
     except (OSError, msgspec.DecodeError) as error:
         hint = "give a folder that highwater explore wrote"
         raise UsageError(f"not a walk: {error}", where=str(file), hint=hint) from error
-
-
-def walk_again(finding: Finding, ground: Ground) -> Walked:
-    """Walk the path of a finding on a target."""
-    return ground.walk(finding.program, finding.path)

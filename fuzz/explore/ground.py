@@ -1,7 +1,6 @@
 """One walk: a program on a target along a path, and what it found."""
 
 import re
-import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,12 +54,11 @@ class Walked:
     failure: str = ""
     kind: Kind = Kind.DIFFERENCE
     unfit: str = ""
-    seconds: float = 0.0
 
     @property
     def key(self) -> str:
         """Return the failure without what varies: two walks with the same key found the same difference."""
-        return f"{self.program}, {self.kind}: {VARIES.sub('…', self.failure)}"
+        return key_of(self.program, self.kind, self.failure)
 
     @property
     def replies(self) -> list[Event]:
@@ -86,6 +84,11 @@ class Walked:
         return found
 
 
+def key_of(program: str, kind: Kind, failure: str) -> str:
+    """Return a failure without what varies."""
+    return f"{program}, {kind}: {VARIES.sub('…', failure)}"
+
+
 class Ground:
     """A target on which walks run, each with fresh names, or in virtual time in a fresh world."""
 
@@ -97,7 +100,6 @@ class Ground:
 
     def walk(self, program: str, path: Path) -> Walked:
         """Walk along a path. Never raises for what a target does."""
-        began = time.monotonic()
         if self.is_repeatable:
             cast("RepeatableTarget", self.target).begin_case(program)
         draws = Followed(path)
@@ -106,8 +108,7 @@ class Ground:
             draws=draws, keep=self.is_repeatable, prefix="walk" if self.is_repeatable else "",
         )  # fmt: skip
         failure, kind, unfit = self._run(program, cluster)
-        seconds = time.monotonic() - began
-        return Walked(program, path, draws.taken(), cluster.log, failure, kind, unfit, seconds)
+        return Walked(program, path, draws.taken(), cluster.log, failure, kind, unfit)
 
     def _run(self, program: str, cluster: Cluster) -> tuple[str, Kind, str]:
         """Return the failure, its kind, and why the program does not fit."""

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path as File
 
 import msgspec
@@ -14,10 +15,10 @@ from highwater.conformance.cases.programs import PROGRAMS
 from highwater.conformance.client.draws import Followed, Path, Step
 from highwater.conformance.targets import launch_target
 from highwater.errors import ExitCode, UsageError
-from highwater.fuzz.explore.command_line import never_met
+from highwater.fuzz.explore.command_line import _exit_code, never_met
 from highwater.fuzz.explore.explorer import Explorer
 from highwater.fuzz.explore.finding import read_walk, write_findings
-from highwater.fuzz.explore.ground import Ground, Transition, Walked
+from highwater.fuzz.explore.ground import Ground, Kind, Transition, Walked
 from highwater.fuzz.explore.met import read_met
 from highwater.fuzz.explore.simplify import simplify
 from highwater.fuzz.explore.strategies import paths
@@ -111,6 +112,39 @@ def test_what_no_walk_met_is_named(ground: Ground) -> None:
     assert "DeleteRecords" in read_met()["deletions"]
     explorer.coverage.transitions.pop(Transition("DeleteRecords", ErrorCode.OFFSET_OUT_OF_RANGE), None)
     assert never_met(explorer.coverage)["DeleteRecords"] == ["1 (OFFSET_OUT_OF_RANGE)"]
+
+
+class DyingGround(Ground):
+    """A broker that a walk with a step kills, and that is not started again."""
+
+    is_dead = False
+
+    def walk(self, program: str, path: Path) -> Walked:
+        walked = super().walk(program, path)
+        self.is_dead |= len(path) > 0
+        return replace(walked, failure="closed; gone", kind=Kind.DEAD) if self.is_dead else walked
+
+    def is_alive(self) -> bool:
+        return not self.is_dead
+
+
+def test_a_broker_that_died_is_a_difference_although_it_cannot_be_met_again() -> None:
+    explorer = Explorer(DyingGround(launch_target("simulator:1")), ["settings"], 20.0, 1)
+    explorer.run()
+    assert explorer.ended == "the broker no longer answers"
+    assert [each.repeated for each in explorer.differences.values()] == [0]
+    assert _exit_code(explorer) == ExitCode.VIOLATED
+
+
+class DefectiveGround(Ground):
+    def walk(self, program: str, path: Path) -> Walked:
+        raise RuntimeError("a defect of ours")
+
+
+def test_a_defect_of_the_explorer_is_not_taken_for_a_walk() -> None:
+    explorer = Explorer(DefectiveGround(launch_target("simulator:1")), ["settings"], 2.0, 1)
+    with pytest.raises(RuntimeError, match="a defect of ours"):
+        explorer.run()
 
 
 def test_a_file_that_is_no_walk_is_refused(tmp_path: File) -> None:
