@@ -1,10 +1,10 @@
-"""Programs: the walks of the suite that run on any broker with drawn choices, as a sequence of the fuzzer.
+"""Programs: the walks of the suite that run on any broker along drawn paths.
 
-A program is a case, whose rules are stated nowhere else. With `Drawn` choices it takes another path each time.
+A program is a case, whose rules are stated nowhere else. `highwater explore` draws its paths and shrinks them, and
+`highwater simulate --programs` runs it under faults.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, Final
 
 import msgspec
@@ -87,18 +87,6 @@ def run(name: str, cluster: Cluster) -> None:
     if "topic" in program.__annotations__:
         arguments["topic"] = cluster.create_topic(partitions=3)
     program(**arguments)
-
-
-def is_slow(name: str) -> bool:
-    """Return whether a program waits longer than a second, as its case or the module of its case says."""
-    program = PROGRAMS[name]
-    marks = [*getattr(program, "pytestmark", ()), *_of_module(program)]
-    return any(mark.name == "slow" for mark in marks)
-
-
-def _of_module(program: Callable[..., None]) -> Sequence[pytest.MarkDecorator]:
-    marks = getattr(import_module(program.__module__), "pytestmark", ())
-    return marks if isinstance(marks, list | tuple) else (marks,)
 
 
 def follow(name: str, cluster: Cluster, path: str) -> None:

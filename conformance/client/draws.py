@@ -1,13 +1,11 @@
-"""The choices of a walk: constant in the suite, drawn in a sequence of the fuzzer, in a simulated run or by Hypothesis.
+"""The choices of a walk: constant in the suite, those of a path in a simulated run and in `highwater explore`.
 
-A walk takes its generator from `Draws.generator` and its steps from `Draws.steps`. With a drawn seed it makes other
-choices, takes fewer steps, and any of them can be left out: each step has choices of its own. A `Path` is the same as a
-plain value, which can be shrunk, stored and read.
+A walk takes its generator from `Draws.generator` and its steps from `Draws.steps`. A `Path` holds all choices as a
+plain value, which can be drawn, shrunk, stored and read. Each step has choices of its own, so any can be left out.
 """
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,7 +16,11 @@ FINE: Final = 1 << 20
 """The number of different probabilities that are drawn."""
 MOST_CHOICES: Final = 1 << 16
 STEPS: Final = 6
-"""The most steps of a drawn walk in each of its loops: it is to be read by people, and to take little time."""
+"""The most steps of a random path in each of its loops: it is to be read by people, and to take little time."""
+LOOPS: Final = 3
+"""Loops of a program that begin one after another; those within a step are chosen by its seed."""
+NUMBERS, SEEDS = 1 << 10, 1 << 32
+"""Numbers and seeds that steps are drawn from."""
 
 
 class Draws:
@@ -38,34 +40,6 @@ class Draws:
 
 
 CONSTANT: Final = Draws()
-
-
-@dataclass
-class Drawn(Draws):
-    """Choices by a seed; `without` are the numbers of steps to leave out, counted over all loops in `begun`."""
-
-    seed: str
-    without: frozenset[int] = frozenset()
-    begun: int = 0
-    _looks: int = field(default=0, init=False)
-
-    def generator(self, number: int) -> random.Random:
-        return random.Random(f"{self.seed}:{number}")
-
-    def steps(self, count: int, chance: random.Random) -> Iterator[int]:
-        """Yield some of the numbers; `chance` begins again at each, so that leaving one out changes no other."""
-        seed, few = chance.getrandbits(64), chance.randint(1, min(count, STEPS))
-        for number in sorted(chance.sample(range(count), few)):
-            self.begun += 1
-            chance.seed(f"{seed}:{number}")
-            if self.begun - 1 not in self.without:
-                yield number
-        chance.seed(f"{seed}:end")
-
-    def some(self, checks: Sequence[T]) -> Sequence[T]:
-        self._looks += 1
-        chance = random.Random(f"{self.seed}:look {self._looks}")
-        return [checks[place] for place in sorted(chance.sample(range(len(checks)), min(len(checks), STEPS)))]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -91,6 +65,16 @@ class Path(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         """Return the number of steps."""
         return sum(map(len, self.loops))
+
+
+def random_path(chance: random.Random) -> Path:
+    """Return a path whose loops have one to `STEPS` steps."""
+
+    def step() -> Step:
+        return Step(chance.randrange(NUMBERS), chance.randrange(SEEDS))
+
+    loops = (tuple(step() for _ in range(chance.randint(1, STEPS))) for _ in range(LOOPS))
+    return Path((step(),), tuple(loops))
 
 
 class Choices(random.Random):

@@ -111,7 +111,7 @@ def test_what_no_walk_met_is_named(ground: Ground) -> None:
     assert read_met().keys() <= PROGRAMS.keys()
     assert "DeleteRecords" in read_met()["deletions"]
     explorer.coverage.transitions.pop(Transition("DeleteRecords", ErrorCode.OFFSET_OUT_OF_RANGE), None)
-    assert never_met(explorer.coverage)["DeleteRecords"] == ["1 (OFFSET_OUT_OF_RANGE)"]
+    assert "1 (OFFSET_OUT_OF_RANGE)" in never_met(explorer.coverage)["DeleteRecords"]
 
 
 class DyingGround(Ground):

@@ -13,7 +13,7 @@ from highwater.conformance.cases.programs import PROGRAMS, run
 from highwater.conformance.client.broker import advertised_versions
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.connection import access_to
-from highwater.conformance.client.draws import Drawn
+from highwater.conformance.client.draws import Followed, Path, random_path
 from highwater.conformance.client.exchange import Event, ExchangeLog
 from highwater.conformance.expectations import expect, require
 from highwater.conformance.failures import NotApplicable, Unsupported
@@ -26,8 +26,6 @@ from highwater.fuzz.virtual.target import SimulatorTarget
 from highwater.fuzz.wire.oracles import exchanges
 from highwater.fuzz.wire.oracles.exchanges import misread
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
-from highwater.fuzz.wire.sequences import turns
-from highwater.fuzz.wire.sequences.run import SequenceResult
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.framing import encode_request, encode_response
 from highwater.reference.wire.messages.metadata import (
@@ -47,9 +45,10 @@ METADATA_4 = b"\x00\x03\x00\x04"
 CALM_RUN = Schedule(seed=1, duration_ms=6_000, faults=())
 
 
-def carried_out(target: SimulatorTarget, name: str, draws: Drawn) -> list[bytes]:
+def carried_out(target: SimulatorTarget, name: str, seed: int) -> list[bytes]:
     """Run a program in a new world; return the frames that it has sent."""
-    target.begin_case(draws.seed)
+    target.begin_case(f"{name}:{seed}")
+    draws = Followed(random_path(random.Random(seed)))
     versions = advertised_versions(target.bootstrap, access=access_to(target))
     cluster = Cluster(target, versions, whole_log=True, prefix="same", draws=draws)
     try:
@@ -64,22 +63,23 @@ def carried_out(target: SimulatorTarget, name: str, draws: Drawn) -> list[bytes]
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_passes_and_its_seed_decides_what_it_sends(name: str) -> None:
     target = SimulatorTarget(1)
-    sent = carried_out(target, name, Drawn(f"{name}:1"))
-    assert carried_out(target, name, Drawn(f"{name}:1")) == sent
+    sent = carried_out(target, name, 1)
+    assert carried_out(target, name, 1) == sent
     if name not in SCRIPTED:
-        assert carried_out(target, name, Drawn(f"{name}:2")) != sent
+        assert carried_out(target, name, 2) != sent
 
 
 def test_a_step_that_is_left_out_changes_no_other() -> None:
-    whole, part = Drawn("writes:4"), Drawn("writes:4", frozenset({1}))
+    whole, count = random_path(random.Random(4)), 1 << 10
+    loop = whole.loops[0]
+    part = Path(whole.outside, ((loop[0], *loop[2:]), *whole.loops[1:]))
     every, fewer = (
-        [(number, chance.random()) for number in draws.steps(50, chance)]
-        for draws in (whole, part)
+        {number: chance.random() for number in draws.steps(count, chance)}
+        for draws in (Followed(whole), Followed(part))
         for chance in [draws.generator(1)]
     )
-    assert len(every) > 1
-    assert fewer == every[:1] + every[2:]
-    assert whole.begun == part.begun == len(every)
+    assert len(every) == len(loop) > 1
+    assert fewer == {number: drawn for number, drawn in every.items() if number != loop[1].number}
 
 
 def outcomes(ended: Counter[tuple[str, str]]) -> Counter[str]:
@@ -174,25 +174,6 @@ def test_replies_of_two_connections_with_equal_correlation_ids_are_distinguished
     for (request, version), reply in zip(requests[::-1], (MetadataResponse(), ApiVersionsResponse()), strict=True):
         log.add(Event("a:1", "-> reply", encode_response(reply, version, 7), api_of(type(request)), version))
     assert misread(log) is None
-
-
-def test_a_sequence_that_never_fits_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    sequences = turns.SequenceTurns({}, random.Random(1))
-
-    def run(address: str, end: float) -> list[tuple[str, SequenceResult]]:
-        return [
-            ("quotas:1", SequenceResult(None, False, 0, "no quotas")),
-            ("writes:1", SequenceResult(None, False, 0, "no id" if len(seen) % 2 else "")),
-            *((name, SequenceResult(None, True, 1)) for name in ("members:1",)),
-        ]
-
-    seen: list[int] = []
-    monkeypatch.setattr(sequences._runner, "run", run)
-    for number in range(20):
-        seen.append(number)
-        sequences.run("")
-    assert sequences.unfit == {"quotas": "no quotas"}
-    assert "quotas" not in {sequences._next().partition(":")[0] for _ in range(2_000)}
 
 
 def test_a_run_without_a_finished_program_decides_nothing() -> None:

@@ -24,20 +24,16 @@ from highwater.fuzz.wire.clients.session import ClientSession
 from highwater.fuzz.wire.engine import Engine
 from highwater.fuzz.wire.examination.confirmation import Confirmation
 from highwater.fuzz.wire.examination.minimise import minimise_finding
-from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
 from highwater.fuzz.wire.examination.triage import TargetGoneError, Triage
 from highwater.fuzz.wire.findings import UNEXAMINED, read_finding, read_unexamined
 from highwater.fuzz.wire.generate.cases import Case, Ends
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import replay_finding
-from highwater.fuzz.wire.sequences.run import SequenceResult
-from highwater.fuzz.wire.sequences.violation import SequenceViolation
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.fuzz.wire.verdict import exit_code, verdict
 from highwater.reference.wire.framing import encode_request, encode_response
 from highwater.reference.wire.messages.metadata import FindCoordinatorRequest
-from highwater.reference.wire.registry import APIS
 
 FIND_COORDINATOR, METADATA = 10, 3
 KILLER = Case(
@@ -84,7 +80,7 @@ def test_an_interrupted_run_keeps_what_it_saw_and_decides_nothing(
 
 def test_the_command_says_that_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Session, "_run_sequences", interrupt)
+    monkeypatch.setattr(Session, "_relate", interrupt)
     with fake_broker(honest) as address:
         result = CliRunner().invoke(application("fuzz"), ["fuzz", address, "--out", "out"])
     assert result.exit_code == ExitCode.UNDECIDED, result.output
@@ -121,28 +117,6 @@ def test_a_search_that_is_left_out_is_no_failure(tmp_path: Path) -> None:
     assert (confirmation.unexamined(), confirmation.skipped) == ({}, 1)
 
 
-def test_a_violation_of_a_sequence_is_kept_and_confirmed_by_the_next_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    violation = SequenceViolation(Failure(Oracle.INVARIANT, "offset 3 instead of 2"), APIS[METADATA], 1)
-    with fake_broker(honest) as address:
-        session = Session(FuzzTarget(address), tmp_path, SEED)
-        with monkeypatch.context() as patch:
-            patch.setattr(SequenceTriage, "confirm_sequence", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                session._suspicions.sequence("log:1", SequenceResult(violation, False, 4))
-        session.totals.ended = "interrupted"
-        assert session.run()["unexamined"] == ["log:1"]
-        (kept,) = read_unexamined(tmp_path)
-        assert (kept.sequence, kept.api, kept.message) == ("log:1", "Metadata", "offset 3 instead of 2")
-        confirmed: list[str] = []
-        monkeypatch.setattr(SequenceTriage, "confirm_again", lambda self, name, number: confirmed.append(name))
-        again = Session(FuzzTarget(address), tmp_path, SEED, resume=True)
-        again.totals.ended = "the test is over"
-        assert again.run()["unexamined"] == []
-    assert confirmed == ["log:1"]
-
-
 # -- a target that stays dead ----------------------------------------------------------------------
 
 
@@ -152,7 +126,7 @@ def test_a_target_that_was_not_launched_is_never_said_to_be_restarted(tmp_path: 
     assert (summary["ended"], summary["restarts"]) == ("the target is dead", 0)
     (found,) = summary["findings"]
     finding = read_finding(Path(found["path"]))
-    assert (finding.oracle, finding.reproduced, finding.sequence) == (Oracle.ALIVE, False, "")
+    assert (finding.oracle, finding.reproduced) == (Oracle.ALIVE, False)
     assert any(b"fuzz-group-2" in frame for case in finding.cases() for frame in case.frames)
     text = Path(found["path"]).with_name("README.md").read_text()
     assert "- reproduced: no\n" in text
@@ -163,21 +137,16 @@ def test_a_target_that_was_not_launched_is_never_said_to_be_restarted(tmp_path: 
     assert failure.oracle is Oracle.ALIVE
 
 
-def test_a_death_without_a_cause_has_the_frames_and_the_sequences_that_ran(tmp_path: Path) -> None:
+def test_a_death_without_a_cause_has_the_frames(tmp_path: Path) -> None:
     with fake_broker(dies_of_a_group) as address:
         triage = triage_of(tmp_path, address)
         triage.breaks([KILLER], Oracle.ALIVE)
-        with pytest.raises(TargetGoneError):
-            SequenceTriage(triage).confirm_death(["relation:1"], 3)
-        finding = triage.confirm(CRASH, [case_of(METADATA), KILLER], 3, "", ["relation:1"])
+        finding = triage.confirm(CRASH, [case_of(METADATA), KILLER], 3, "")
     assert finding is not None
     assert [case.frames for case in finding.cases()] == [case_of(METADATA).frames, KILLER.frames]
-    assert finding.ran == ["relation:1"]
-    assert "relation:1" in (tmp_path / finding.id / "README.md").read_text()
 
 
 def test_nothing_is_confirmed_by_a_dead_target(tmp_path: Path) -> None:
-    violation = SequenceViolation(Failure(Oracle.INVARIANT, "offset 3 instead of 2"), APIS[METADATA], 1)
     with fake_broker(dies_of_a_group) as address:
         triage = triage_of(tmp_path, address)
         triage.breaks([KILLER], Oracle.ALIVE)
@@ -185,8 +154,6 @@ def test_nothing_is_confirmed_by_a_dead_target(tmp_path: Path) -> None:
             triage.breaks([case_of(METADATA)], Oracle.ALIVE)
         with pytest.raises(TargetGoneError):
             triage.confirm(WRONG, [case_of(METADATA)], 1)
-        with pytest.raises(TargetGoneError):
-            SequenceTriage(triage).confirm_sequence("log:1", SequenceResult(violation, False, 4), 1)
     assert (triage.findings, triage.unconfirmed) == ([], 0)
 
 

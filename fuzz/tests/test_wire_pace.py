@@ -1,4 +1,4 @@
-"""The throughput of the wire fuzzer: slow and crashing cases are found soon, and sequences run in parallel."""
+"""The throughput of the wire fuzzer: slow and crashing cases are found soon."""
 
 import random
 import socket
@@ -10,16 +10,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.fuzz.tests.test_wire import SEED, fake_broker
-from highwater.fuzz.wire.connection import advertised, unknown_versions
+from highwater.fuzz.wire.connection import unknown_versions
 from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
 from highwater.fuzz.wire.examination.triage import FAILED_SEARCHES_MAX, Triage
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.pool import sound_frame
 from highwater.fuzz.wire.generate.stream import Stream
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle, reply_timeout
-from highwater.fuzz.wire.sequences.run import ParallelRunner, version_ranges
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.framing import encode_response
@@ -112,20 +110,6 @@ def test_mutations_that_change_arbitrary_bytes_are_never_avoided() -> None:
     for mutation in ("none", "flip", "cut"):
         stream.avoid((3, mutation, ""))
     assert {"none", "flip", "cut"} <= {stream.next().mutation for _ in range(3_000)}
-
-
-def test_sequences_run_in_parallel_without_violations() -> None:
-    target = ReferenceTarget(1)
-    try:
-        served, names = version_ranges(advertised(target.bootstrap)), iter(range(1_000_000))
-        runner = ParallelRunner(served, lambda: f"writes:{next(names):x}")
-        finished = 0
-        while finished < SEQUENCES_MIN:
-            results = runner.run(target.bootstrap, time.monotonic() + 0.5)
-            assert [(name, str(result.violation)) for name, result in results if result.violation is not None] == []
-            finished += sum(result.finished for _, result in results)
-    finally:
-        target.close()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """A broker that does not start again with its data: it is started with empty data, and the cause is found."""
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,13 +10,10 @@ from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.errors import UsageError
 from highwater.fuzz.tests.test_wire import fake_broker, honest
 from highwater.fuzz.tests.test_wire_watches import SEED, case_of
-from highwater.fuzz.wire.examination import sequence_triage
-from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
 from highwater.fuzz.wire.examination.triage import LATE_PART, NO_START, SUSPECTS_MAX, Triage
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.replay import Replay
-from highwater.fuzz.wire.sequences.violation import SequenceViolation
 from highwater.fuzz.wire.session import Session
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.mutants.node import node_with
@@ -148,31 +144,6 @@ def test_a_finding_says_that_the_target_does_not_start_with_its_data(
         other = Triage(FuzzTarget(address), tmp_path, SEED, "test", shrink_s=0).confirm(CRASH, [culprit], 2)
         assert other is not None
         assert NO_START not in other.message
-
-
-def test_a_death_after_a_sequence_is_not_charged_to_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replayed: list[str] = []
-
-    def replay(name: str, address: str, without: Collection[int] = ()) -> SequenceViolation | None:
-        replayed.append(name)
-        return None
-
-    def why_dead(self: FuzzTarget, seconds: float) -> str | None:
-        """Return what a target does that ends some time after `topic:1`, or while the next sequence runs."""
-        is_late = replayed[-2:-1] == ["topic:1"] or (seconds > 0 and replayed[-1] == "topic:1")
-        return "refuses connections" if is_late else None
-
-    monkeypatch.setattr(sequence_triage, "replay_sequence", replay)
-    monkeypatch.setattr(FuzzTarget, "why_dead_within", why_dead)
-    monkeypatch.setattr(FuzzTarget, "restart", no_restart)
-    with fake_broker(honest) as address:
-        triage = Triage(FuzzTarget(address), tmp_path, SEED, "test")
-        finding = SequenceTriage(triage).confirm_death(["log:3", "group:2", "topic:1", "log:0"], 7)
-        assert finding is not None
-        assert (finding.sequence, finding.message) == ("topic:1", CRASH.message + NO_START)
-        assert triage.confirm(CRASH, [case_of(3)], 7) is None, "the sequence is the cause of this crash"
 
 
 def test_the_target_is_not_restarted_when_the_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from highwater.fuzz.wire.clients.state import read_client_state
 from highwater.fuzz.wire.examination.agreement import disagreement, is_known_difference, random_read
 from highwater.fuzz.wire.examination.shrink import shrink
 from highwater.fuzz.wire.examination.triage import decode_error_of
+from highwater.fuzz.wire.examination.versions import difference
 from highwater.fuzz.wire.findings import read_finding, write_finding
 from highwater.fuzz.wire.generate.batches import BOMBS, bomb
 from highwater.fuzz.wire.generate.cases import Case, with_size
@@ -29,7 +30,6 @@ from highwater.fuzz.wire.generate.pool import sound_frame
 from highwater.fuzz.wire.oracles.responses import Oracle, judge
 from highwater.fuzz.wire.page import page
 from highwater.fuzz.wire.process import MEGABYTE, Process, listening_process, place_of
-from highwater.fuzz.wire.sequences.versions import difference
 from highwater.fuzz.wire.session import Bounds, Session
 from highwater.fuzz.wire.steering.corpus import Corpus, read_state
 from highwater.fuzz.wire.target import FuzzTarget

@@ -6,17 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.fuzz.tests.test_wire import fake_broker, honest
 from highwater.fuzz.wire.connection import connect
-from highwater.fuzz.wire.examination import sequence_triage
 from highwater.fuzz.wire.examination import triage as triage_module
 from highwater.fuzz.wire.examination.confirmation import ALIKE_MAX, Confirmation
-from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
 from highwater.fuzz.wire.examination.triage import Triage
 from highwater.fuzz.wire.generate.cases import Case
 from highwater.fuzz.wire.generate.pool import sound_frame
@@ -45,7 +42,6 @@ from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch, difference, snapshot
 from highwater.fuzz.wire.replay import prepare, stall_of
 from highwater.fuzz.wire.self_test import run_defect
-from highwater.fuzz.wire.session import Session
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.wire.framing import encode_request
 from highwater.reference.wire.messages.fetch import FetchRequest
@@ -388,25 +384,6 @@ def test_a_planted_defect_of_each_oracle_is_found_by_it(defect: str, tmp_path: P
     assert (found.found, found.oracle) == (True, found.shows), f"seed {SEED}: {found}"
 
 
-def test_a_sequence_during_which_a_healthy_connection_waits_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replayed: list[str] = []
-
-    def stall(target: FuzzTarget, name: str) -> Failure | None:
-        replayed.append(name)
-        return stall_of(2.0) if name == "states:2" else None
-
-    monkeypatch.setattr(sequence_triage, "stall_in_sequence", stall)
-    with fake_broker(honest) as address:
-        confirm = SequenceTriage(Triage(FuzzTarget(address), tmp_path, SEED, "test")).confirm_stall
-        finding = confirm(["states:1", "states:2", "log:3"], 7)
-        assert finding is not None
-        assert (finding.oracle, finding.sequence, finding.reproduced) == (Oracle.STALL, "states:2", True)
-        assert replayed == ["log:3", "states:2", "states:2"], "the latest first, and the cause twice"
-        assert confirm(["states:2"], 8) is None, "it is known"
-
-
 def test_a_request_that_only_seems_to_hang_the_target_is_a_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,27 +401,3 @@ def test_a_request_that_only_seems_to_hang_the_target_is_a_stall(
         finding = triage.confirm(silent, [case_of(3), case_of(18)], 1)
     assert finding is not None
     assert (finding.oracle, finding.api, finding.message) == (Oracle.STALL, "ApiVersions", stall_of(2.0).message)
-
-
-def test_the_healthy_connection_is_watched_while_sequences_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stall that it sees then is confirmed with the sequences that ran, once the turn is over."""
-    session, stalls = object.__new__(Session), Mock()
-    submitted: list[object] = []
-    session.target, session.totals = Mock(revivals=0), Mock(ended="", sequence_s=0.0, cases=7)
-    session._stalls, session._guidance, session._engine, session._sequences = stalls, Mock(), Mock(), Mock()
-    session._is_stalled_by_sequence = False
-    monkeypatch.setattr(Session, "_is_busy", lambda self: False)
-    session._suspicions = Mock(stall_in=submitted.append)
-
-    def run(address: str) -> tuple[list[object], float]:
-        assert stalls.pause.call_args.kwargs == {"paused": False}
-        session._on_stall(2.0)
-        assert not submitted
-        return [], 2.0
-
-    session._sequences.run = run
-    session._run_sequences()
-    assert submitted == [session._sequences]
-    session._sequences.run = lambda address: ([], 0.1)
-    session._run_sequences()
-    assert len(submitted) == 1, "it is confirmed once"

@@ -226,7 +226,7 @@ def _live(session: Any) -> str:
     return (
         f"fuzzing {session.target.name}: {totals.seconds:.0f} of {session.bounds.seconds:.0f} s, "
         f"{totals.cases:,} cases, "
-        f"{rate:,.0f} a second, {totals.sequences:,} sequences, coverage {len(session.coverage.points):,}, "
+        f"{rate:,.0f} a second, coverage {len(session.coverage.points):,}, "
         f"{len(session.triage.findings)} findings, {session.target.restarts} restarts"
     )
 
@@ -242,9 +242,6 @@ def _print_summary(summary: dict[str, Any], target: str, *, json_: bool) -> None
         if finding["place"]:
             typer.echo(f"  at: {finding['place']}")
         typer.echo(f"  replay: highwater replay {finding['path']} {target}")
-    for why in dict.fromkeys(summary["skipped"].values()):
-        names = " and ".join(name for name, reason in summary["skipped"].items() if reason == why)
-        typer.echo(f"not run: the sequences {names}: {why}")
     if lines := summary.get("lines"):
         read = summary["guidance"]["readings"]
         steered = f"; its counters were read {read:,} times" if read else ""
@@ -263,10 +260,11 @@ def _print_summary(summary: dict[str, Any], target: str, *, json_: bool) -> None
             f"  --resume examines them, and highwater replay sends one again"
         )
     typer.echo(f"page: {summary['page']}")
+    typer.echo(f"wrong answers to well-formed requests in several steps: highwater explore {target}")
     sending = summary["cases"] / (summary["sending_seconds"] or 1)
     typer.echo(
         f"{summary['cases']:,} cases in {summary['seconds']} s ({summary['cases_per_second']:,.0f} a second; "
-        f"{sending:,.0f} while it was sending), {summary['sequences']:,} sequences, "
+        f"{sending:,.0f} while it was sending), "
         f"coverage {summary['coverage']:,}, {summary['restarts']} restarts of the target, "
         f"at most {summary['memory_peak_mb']} MB used by the fuzzer, seed {summary['seed']}, "
         f"{ENDS[summary['ended']]}: {verdict(summary)}"

@@ -1,7 +1,7 @@
-"""Connections to the target for probes, replays and sequences, and what the target advertises."""
+"""Connections to the target for probes and replays, and what the target advertises."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -63,6 +63,12 @@ def _is_answered(connection: Connection, gives_up: Callable[[], bool]) -> bool:
 
 Served = list[tuple[Api, int, int]]
 """An API with its first and last version."""
+VersionRanges = Mapping[int, tuple[int, int]]
+"""First and last version by API key."""
+
+
+def version_ranges(served: Served) -> VersionRanges:
+    return {api.key: (first, last) for api, first, last in served}
 
 
 def advertised(address: str) -> Served:

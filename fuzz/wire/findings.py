@@ -46,7 +46,7 @@ EXPECTED: Final = {
     Oracle.STALL: "a healthy connection is served while other requests are handled",
     Oracle.STATE: "the same state before and after a refused request",
     Oracle.DESCRIPTORS: "as many sockets as there are connections",
-    Oracle.INVARIANT: "the response that the model of the sequence predicts",
+    Oracle.INVARIANT: "a result for each item of the request, within its limits",
     Oracle.RELATION: "the same response to equivalent requests",
     Oracle.AGREEMENT: "the same response as the other target",
 }
@@ -68,10 +68,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A failure with all that is needed to replay it.
 
-    `sequence` is `NAME:SEED` of a stateful sequence; then `steps` is empty, and `without` lists the steps to leave out.
     `served` are the mutated replies to a client under test. `reproduced`: a replay failed in the same way;
     `restarted`: the target was freshly started before the last replay, so nothing else that it received is the cause.
-    `ran` are sequences that ended just before a crash which could not be replayed: a replay runs them after the steps.
     """
 
     id: str
@@ -88,14 +86,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     case: int
     reproduced: bool
     steps: list[Step]
-    sequence: str = ""
-    without: list[int] = []
-    said: list[str] = []
     log: str = ""
     environment: dict[str, str] = {}
     served: ServedReplies | None = None
     restarted: bool = True
-    ran: list[str] = []
     note: str = ""
 
     def cases(self) -> list[Case]:
@@ -201,25 +195,14 @@ def readme_text(finding: Finding) -> str:
         lines += [finding.note, ""]
     if finding.served is not None:
         lines += _replies_text(finding.served)
-    if finding.sequence:
-        without = f", without steps {finding.without}" if finding.without else ""
-        lines += [f"## Sequence {finding.sequence}{without}", "", *_said_text(finding.said), ""]
     steps = list(enumerate(finding.cases(), 1))
     if len(steps) > SHOWN_STEPS:
         lines += [f"The last {SHOWN_STEPS} of {len(steps)} steps; `{FILE}` has all of them.", ""]
     for number, case in steps[-SHOWN_STEPS:]:
         lines += [f"## Step {number}", "", *_step_text(case), ""]
-    if finding.ran:
-        lines += [f"A replay then runs the sequences that ended last: {', '.join(finding.ran)}.", ""]
     if finding.log:
         lines += ["## What the target logged", "", "```", finding.log, "```", ""]
     return "\n".join(lines)
-
-
-def _said_text(said: list[str]) -> list[str]:
-    if not said:
-        return ["No response in it was wrong. A replay sends its requests again: they follow from its name."]
-    return ["```", *said, "```"]
 
 
 def _replies_text(served: ServedReplies) -> list[str]:

@@ -1,7 +1,7 @@
 """Replay a finding: send its steps again and check whether the same oracle fails."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -11,7 +11,8 @@ from highwater.conformance.client.connection import WaitLimit
 from highwater.conformance.failures import TargetFailure, Unsupported
 from highwater.conformance.targets.external import ExternalTarget
 from highwater.errors import UsageError
-from highwater.fuzz.wire.connection import advertised, connect
+from highwater.fuzz.wire.connection import advertised, connect, version_ranges
+from highwater.fuzz.wire.examination.relations import Relations
 from highwater.fuzz.wire.findings import Finding
 from highwater.fuzz.wire.generate.cases import Case, Ends
 from highwater.fuzz.wire.generate.requests import EMPTY_TOPIC, TOPICS
@@ -27,7 +28,6 @@ from highwater.fuzz.wire.oracles.responses import (
 )
 from highwater.fuzz.wire.oracles.stalls import StallWatch
 from highwater.fuzz.wire.oracles.states import StateWatch, is_refusal
-from highwater.fuzz.wire.sequences.run import replay_sequence, version_ranges
 from highwater.fuzz.wire.target import FuzzTarget
 from highwater.reference.client.connection import Connection, ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import FrameSizeError, WireError
@@ -79,35 +79,12 @@ def prepare(address: str) -> None:
 def replay_finding(fuzz_target: FuzzTarget, finding: Finding, deadline_s: float = DEADLINE_S) -> Failure | None:
     """Replay a finding against the target; return the failure, or None."""
     prepare(fuzz_target.address)
-    if finding.sequence and finding.oracle is Oracle.STALL:
-        return stall_in_sequence(fuzz_target, finding.sequence)
-    if finding.sequence:
-        return _replay_sequence(fuzz_target, finding.sequence, finding.without)
     settle_s = LATE_S if finding.oracle is Oracle.ALIVE else 0.0
-    failure = Replay(fuzz_target, deadline_s, settle_s=settle_s).run(finding.cases(), finding.oracle)
-    for name in finding.ran:
-        failure = failure or _replay_sequence(fuzz_target, name)
-    return failure
-
-
-def stall_in_sequence(fuzz_target: FuzzTarget, name: str) -> Failure | None:
-    """Replay a sequence; return a failure if a healthy connection has to wait meanwhile."""
-    with StallWatch(fuzz_target.address, fuzz_target.stall_limit_s, fuzz_target.waited_for_processor_s) as watch:
-        watch.wait_for_probe()
-        replay_sequence(name, fuzz_target.address)
-    return stall_of(watch.longest_s) if watch.stalls else None
+    return Replay(fuzz_target, deadline_s, settle_s=settle_s).run(finding.cases(), finding.oracle)
 
 
 def stall_of(longest_s: float) -> Failure:
     return Failure(Oracle.STALL, f"a healthy connection waited for {longest_s:.1f} s")
-
-
-def _replay_sequence(fuzz_target: FuzzTarget, name: str, without: Collection[int] = ()) -> Failure | None:
-    violation = replay_sequence(name, fuzz_target.address, without)
-    if violation is not None:
-        return violation.failure
-    dead = fuzz_target.why_dead_within(LATE_S)
-    return Failure(Oracle.ALIVE, f"the target {dead}") if dead else None
 
 
 @dataclass
@@ -150,6 +127,10 @@ class Replay:
         if oracle is Oracle.LEAK:
             kept = self.kept_memory(cases)
             return None if kept is None else Failure(Oracle.LEAK, f"keeps {kept / 1024:.1f} kB for each request")
+        if oracle is Oracle.RELATION:
+            with Relations(self.target.address) as relations, suppress(OSError):
+                return relations.compare(cases)
+            return None
         if oracle is Oracle.STALL:
             with StallWatch(
                 self.target.address, self.target.stall_limit_s, self.target.waited_for_processor_s

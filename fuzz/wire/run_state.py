@@ -21,9 +21,9 @@ PERSIST_SHARE: Final = 50
 class Totals:
     cases: int = 0
     sound: int = 0
-    sequences: int = 0
+    relations: int = 0
+    """Requests that were compared with equivalent ones."""
     sending_s: float = 0.0
-    sequence_s: float = 0.0
     seconds: float = 0.0
     hit_s: float = 0.0
     hit_processor_s: float = 0.0
@@ -63,7 +63,7 @@ class RunState:
         done.memory.append((round(done.seconds + totals.seconds, 1), memory // MEGABYTE))
         state = CorpusState(
             seed=self.seed, runs=done.runs + 1, cases=done.cases + totals.cases,
-            sequences=done.sequences + totals.sequences, seconds=done.seconds + totals.seconds,
+            relations=done.relations + totals.relations, seconds=done.seconds + totals.seconds,
             avoid=sorted(stream.avoided), left_alone=sorted(stream.left_alone),
             seen=sorted(list(row) for row in triage.signatures),
             findings=done.findings + [self._row(row) for row in triage.findings], memory=done.memory,
@@ -83,9 +83,9 @@ class RunState:
         return {
             "cases": totals.cases, "cases_per_second": _rate(totals.cases, totals.seconds),
             "frames": frames, "frames_per_second": _rate(frames, totals.seconds),
-            "sequences": totals.sequences, "sequences_per_second": _rate(totals.sequences, totals.seconds),
+            "relations": totals.relations,
             "seconds": round(totals.seconds, 1), "sending_seconds": round(totals.sending_s, 2),
-            "sequence_seconds": round(totals.sequence_s, 2), "seed": self.seed, "ended": totals.ended,
+            "seed": self.seed, "ended": totals.ended,
             "folder": str(self.folder), "earlier_findings": self._earlier,
             "coverage": len(self.coverage.points), "memory_peak_mb": self._own.memory()[1] // MEGABYTE,
             "unconfirmed": triage.unconfirmed, "alike": triage.alike,

@@ -1,4 +1,4 @@
-"""The fuzzing loop: send cases, check replies and the process, run sequences, and hand failures to the confirmation."""
+"""The fuzzing loop: send cases, check replies and the process, and hand failures to the confirmation."""
 
 import random
 import time
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.errors import UsageError
-from highwater.fuzz.wire.connection import SILENT, advertised, unknown_versions
+from highwater.fuzz.wire.connection import SILENT, advertised, unknown_versions, version_ranges
 from highwater.fuzz.wire.engine import Engine, Hooks, TargetDown
 from highwater.fuzz.wire.examination.agreement import disagreement, random_read
 from highwater.fuzz.wire.examination.confirmation import LAST_S
+from highwater.fuzz.wire.examination.relations import PAUSE_S, PAUSED_SHARE, Relations, draw_read
 from highwater.fuzz.wire.examination.suspicions import Suspicions, name_of
 from highwater.fuzz.wire.examination.triage import CRASH_DEADLINE_S, PARKED_AGAIN_S, SHRINK_S, Triage
 from highwater.fuzz.wire.findings import UNEXAMINED, api_name, read_unexamined, write_unexamined
@@ -27,11 +28,6 @@ from highwater.fuzz.wire.oracles.stalls import StallWatch, idle_limit
 from highwater.fuzz.wire.oracles.states import StateWatch
 from highwater.fuzz.wire.replay import Replay, prepare, stall_of
 from highwater.fuzz.wire.run_state import RunState, Totals
-from highwater.fuzz.wire.sequences.run import (
-    SequenceResult,
-    version_ranges,
-)
-from highwater.fuzz.wire.sequences.turns import SequenceTurns
 from highwater.fuzz.wire.steering.corpus import Coverage
 from highwater.fuzz.wire.steering.go_counters import Counters
 from highwater.fuzz.wire.steering.guidance import Guidance
@@ -42,6 +38,8 @@ SOUND_SHARE: Final = 0.25
 """Share of valid requests, which bring the target into states with topics, groups and transactions."""
 TURN_S: Final = 0.25
 COMPARISONS: Final = 20
+RELATIONS_S: Final = 0.05
+"""Time of each turn in which equivalent requests are compared."""
 SOCKETS_EVERY_S: Final = 5.0
 MAX_FINDINGS: Final = 200
 SETTLE_S: Final = 0.05
@@ -102,13 +100,13 @@ class Session:
         self.triage.deadline_s = min(self.triage.deadline_s, self.bounds.deadline_s)
         self.triage.signatures = {tuple(signature) for signature in done.seen}
         self.served = advertised(self.target.address)
-        ranges = version_ranges(self.served)
+        self._ranges = version_ranges(self.served)
         prepare(self.target.address)
         self.target.stall_limit_s = idle_limit(self.target.address)
         self._leaks = LeakWatch(self.target.why_no_leaks)
-        self._states = StateWatch(ranges)
+        self._states = StateWatch(self._ranges)
         self._stalled: deque[tuple[float, list[Case]]] = deque()
-        self._is_paused, self._has_hung, self._is_stalled_by_sequence = False, False, False
+        self._is_paused, self._has_hung = False, False
         self._survived: set[Kind] = set()
         self._closed_kinds: set[Kind] = set()
         self._stream = Stream(f"{self.seed}:{done.runs}", self.served, self.bounds.sound_share)
@@ -118,7 +116,7 @@ class Session:
         for (key, version, _), frame in self.state.corpus.frames.items() if self.bounds.guided else ():
             self._stream.keep(key, version, frame)
         self._other_ranges = version_ranges(advertised(self.against)) if self.against else {}
-        self._sequences = SequenceTurns(ranges, self._stream.rng)
+        self._related: list[Case] = []
         self._slow_cases: list[Case] = []
         self._states_after = 0.0
         self._failures: deque[tuple[Failure, list[Case], str]] = deque()
@@ -208,7 +206,7 @@ class Session:
             self._handle_death(Failure(Oracle.ALIVE, f"the target {down}"), down.suspects)
         self._handle_stalls()
         self._handle_slow()
-        self._run_sequences()
+        self._relate()
         self._read_log()
         self._compare()
         self._compare_states()
@@ -307,7 +305,6 @@ class Session:
         while self._stalled:
             failure, suspects, name = self._stall_of(self._stalled.popleft())
             self._suspend(suspects)
-            self._suspicions.death_in(self._sequences)
             self._suspicions.failure(failure, suspects, name)
             if self._stalls.stalled_s and self.target.restarts_at_once:
                 self._restart()
@@ -317,23 +314,20 @@ class Session:
         waited_s, suspects = stalled
         return stall_of(waited_s), suspects[::-1], Oracle.STALL
 
-    def _run_sequences(self) -> None:
-        """Run stateful sequences, each checked against its model, for a share of the turn."""
-        if self.totals.ended or not self._sequences.is_due(is_busy=self._is_busy()):
+    def _relate(self) -> None:
+        """Send some requests that only read, each with requests that must have the same response."""
+        self._related = []
+        if self.totals.ended or self._is_busy():
             return
-        self._is_stalled_by_sequence = False
-        with self._engine_paused(is_watched=True):
-            results, taken_s = self._sequences.run(self.target.address)
-            self.totals.sequence_s += taken_s
-            self._note_sequences(results)
-        if self._is_stalled_by_sequence:
-            self._suspicions.stall_in(self._sequences)
-
-    def _note_sequences(self, results: list[tuple[str, SequenceResult]]) -> None:
-        for name, result in results:
-            self.totals.sequences += result.finished or result.violation is not None
-            if result.violation is not None:
-                self._suspicions.sequence(name, result)
+        end = time.monotonic() + RELATIONS_S
+        with self._engine_paused(), Relations(self.target.address) as relations, suppress(OSError):
+            while time.monotonic() < end and (case := draw_read(self._stream.rng, self._ranges)) is not None:
+                self._related.append(case)
+                pause_s = PAUSE_S if self._stream.rng.random() < PAUSED_SHARE else 0.0
+                broken = relations.broken(case, self._ranges[case.key][1], pause_s=pause_s)
+                self.totals.relations += 1
+                if broken is not None:
+                    self._suspicions.failure(*broken)
 
     def _handle_slow(self) -> None:
         """Have slow cases sent alone. A target that restarts quickly is restarted instead of waiting for them."""
@@ -351,9 +345,9 @@ class Session:
         """Send some read requests to both targets, if there are two."""
         if not self.against or self.totals.ended:
             return
-        started, ours = time.monotonic(), version_ranges(self.served)
+        started = time.monotonic()
         for _ in range(COMPARISONS):
-            case = random_read(self._stream.rng, ours, self._other_ranges)
+            case = random_read(self._stream.rng, self._ranges, self._other_ranges)
             if case is None:
                 continue
             with suppress(OSError):
@@ -367,8 +361,7 @@ class Session:
         self._engine.close()
         self._suspend(suspects)
         self._closed_kinds.clear()
-        ran = self._suspicions.death_in(self._sequences)
-        self._suspicions.failure(failure, suspects[::-1], ran=ran)
+        self._suspicions.failure(failure, [*self._related, *suspects[::-1]])
         self._has_hung = self._has_hung or SILENT in failure.message
         if self._left_s() < self.target.start_s:
             self.totals.ended = "time"
@@ -393,13 +386,10 @@ class Session:
     # -- pauses ----------------------------------------------------------------------------------
 
     @contextmanager
-    def _engine_paused(self, *, is_watched: bool = False) -> Iterator[None]:
-        """Pause the engine's deadlines meanwhile, and reconnect it if the target was restarted.
-
-        The requests of the watch for stalls pause, too, unless `is_watched`.
-        """
+    def _engine_paused(self) -> Iterator[None]:
+        """Pause the engine's deadlines and the watch for stalls, and reconnect if the target was restarted."""
         started, revivals, self._is_paused = time.monotonic(), self.target.revivals, True
-        self._stalls.pause(paused=not is_watched)
+        self._stalls.pause(paused=True)
         yield
         self._guidance.new_units()  # what ran meanwhile reached this code, not the requests of the engine
         self._stalls.pause(paused=False)
@@ -442,9 +432,7 @@ class Session:
 
     def _on_stall(self, waited_s: float) -> None:
         """Keep the requests in flight as suspects; called by the thread of the watch."""
-        if self._is_paused:
-            self._is_stalled_by_sequence = True
-        else:
+        if not self._is_paused:
             with suppress(RuntimeError, IndexError):  # the engine changed its connections meanwhile
                 self._stalled.append((waited_s, self._engine.in_flight()))
 
@@ -457,7 +445,7 @@ class Session:
         return {
             "target": self.target.name, "restarts": self.target.restarts,
             **self.state.summary(self.totals, self.triage, self._stream, self._engine.frames),
-            "responses": self._guidance.responses, "skipped": self._sequences.unfit,
+            "responses": self._guidance.responses,
             "guidance": self._guidance.report(), "oracles": self._oracles(),
             "unexamined": list(self._suspicions.unexamined()), "unexamined_folder": str(self.folder / UNEXAMINED),
         }  # fmt: skip
@@ -465,6 +453,7 @@ class Session:
     def _oracles(self) -> dict[str, str]:
         """Return what the oracles over the whole run covered."""
         return {
+            Oracle.RELATION: f"{self.totals.relations:,} requests were compared with equivalent ones",
             Oracle.REFUSE: f"{self.totals.malformed:,} malformed requests were sent and judged",
             Oracle.LEAK: self._leaks.report(),
             Oracle.STALL: f"{self._stalls.report()}; {self._long.report()}",

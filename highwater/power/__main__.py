@@ -31,7 +31,7 @@ A mutant is the broker with one change. A judge runs one check after another on 
 * suite (default): the conformance cases that execute the changed line, in virtual time
 * simulator: seeds of `highwater simulate` with faults and invariants, then state machines
 * fuzzer: `highwater fuzz` on processes for a minute, meant for the sets requests, typical_requests and many
-* explorer: `highwater explore` in virtual time for a minute, meant for the sets ordinary and second_situations
+* explorer: `highwater explore` in virtual time for a minute, meant for ordinary, second_situations and stateful
 * rules: mutants of the audit rules instead (`--generated N` of each module; 0: all), a second implementation and tests
 
 The written mutants are in highwater/mutants, a file for each set; survivors.toml has the reason for each that a

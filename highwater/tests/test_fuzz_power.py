@@ -12,7 +12,7 @@ from highwater.mutants.table import WIRE, NamedMutant, planted, rows, wire_rows,
 from highwater.power import fuzzer
 from highwater.power.fuzzer import FuzzerJudge, Reported, plant
 from highwater.power.trial import Outcome, Trial, run_trials
-from highwater.reference import metadata_cache
+from highwater.reference import metadata
 from highwater.soak.compiled.build import copy_sources
 
 SECONDS = 20
@@ -33,10 +33,10 @@ def test_a_mutant_is_planted_in_the_copy_only(tmp_path: Path) -> None:
 
 
 def test_a_node_has_all_rows_that_it_is_asked_for() -> None:
-    names = ["WrongBaseOffset", "NoPartitions", "StaleLeader"]
+    names = ["AcksUnchecked", "NoPartitions", "MetadataLeak"]
     produce, cache = planted(wire_rows(names))
-    assert (produce.module, cache.module) == ("highwater.reference.replication.produce", metadata_cache.__name__)
-    assert "base_offset - 1" in produce.source
+    assert (produce.module, cache.module) == ("highwater.reference.replication.produce", metadata.__name__)
+    assert "range(-1 << 15, 1 << 15)" in produce.source
     assert "produce.go:54" in produce.source
     with pytest.raises(UsageError, match="NoSuchDefect"):
         node_with([*names, "NoSuchDefect"])

@@ -10,6 +10,7 @@ counts by what disturbed it:
   counts how.
 """
 
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from highwater.conformance.cases import programs
 from highwater.conformance.client.broker import advertised_versions
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.client.connection import access_to
-from highwater.conformance.client.draws import Drawn
+from highwater.conformance.client.draws import Followed, random_path
 from highwater.conformance.failures import Disturbed, NotApplicable, Required, TargetFailure, Unsupported
 from highwater.conformance.targets.reference import ReferenceTarget
 from highwater.fuzz.simulator.cluster import SimulatedCluster
@@ -109,9 +110,8 @@ class ProgramClient:
             versions = None
         if versions is None:
             return DISTURBED
-        cluster = Cluster(
-            self._target, versions, whole_log=True, prefix=seed.replace(":", "-"), draws=Drawn(seed), keep=True
-        )
+        draws, prefix = Followed(random_path(random.Random(seed))), seed.replace(":", "-")
+        cluster = Cluster(self._target, versions, whole_log=True, prefix=prefix, draws=draws, keep=True)
         failure = _failure(name, cluster)
         if (strange := misread(cluster.log)) is not None:
             self._violated(INVARIANT, f"{seed}: {strange.failure.message}")

@@ -2,18 +2,17 @@
 
 import random
 import tomllib
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from highwater.fuzz.wire.connection import connect
+from highwater.fuzz.wire.connection import VersionRanges, connect
+from highwater.fuzz.wire.examination.relations import READS
 from highwater.fuzz.wire.generate.cases import Case, with_size
 from highwater.fuzz.wire.generate.pool import sound_frame
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle, code_name, judge
-from highwater.fuzz.wire.sequences.relations import READS
 from highwater.reference.client.connection import ConnectionClosedError, ReplyTimeoutError
 from highwater.reference.wire.errors import EncodeError, FrameSizeError
 from highwater.reference.wire.registry import APIS
@@ -21,7 +20,6 @@ from highwater.reference.wire.registry import APIS
 DECLARED: Final = Path(__file__).with_name("known_differences.toml")
 ANSWER_S: Final = 3.0
 USED_PREFIX, UNUSED_PREFIX = b"fuzz-", b"none-"
-VersionRanges = Mapping[int, tuple[int, int]]
 
 
 class KnownDifference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,15 +5,12 @@ from pathlib import Path
 import msgspec
 
 from highwater.errors import UsageError
-from highwater.fuzz.wire.connection import advertised
-from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
 from highwater.fuzz.wire.examination.shrink import shrink
 from highwater.fuzz.wire.examination.triage import Triage
 from highwater.fuzz.wire.findings import Finding, steps_of, write_finding
 from highwater.fuzz.wire.generate.cases import Case
-from highwater.fuzz.wire.oracles.responses import Failure, Oracle
+from highwater.fuzz.wire.oracles.responses import Oracle
 from highwater.fuzz.wire.replay import prepare
-from highwater.fuzz.wire.sequences.run import run_sequence, version_ranges
 from highwater.fuzz.wire.target import FuzzTarget
 
 
@@ -25,28 +22,12 @@ def minimise_finding(
         hint = "its only step is one valid request, so nothing can be left out"
         raise UsageError("a finding of two targets that disagree", where=finding.id, hint=hint)
     triage = Triage(fuzz_target, folder, finding.seed, finding.target, shrink_s=seconds)
-    smallest = _minimise_sequence(triage, finding) if finding.sequence else _minimise_frames(triage, finding)
+    smallest = _minimise_frames(triage, finding)
     if smallest is None:
         return None
     smaller, change = smallest
-    smaller = msgspec.structs.replace(
-        smaller, id=f"{finding.id}.min", reproduced=True, restarted=False, note="", ran=[]
-    )
+    smaller = msgspec.structs.replace(smaller, id=f"{finding.id}.min", reproduced=True, restarted=False, note="")
     return write_finding(folder, smaller), change
-
-
-def _minimise_sequence(triage: Triage, finding: Finding) -> tuple[Finding, str] | None:
-    """Leave out unneeded steps of a sequence."""
-    failure, address = Failure(finding.oracle, finding.message), triage.target.address
-    steps = run_sequence(finding.sequence, address, version_ranges(advertised(address))).steps
-    sequences = SequenceTriage(triage)
-    violation = sequences.replay_violation(finding.sequence, failure, finding.without)
-    if violation is None:
-        return None
-    without = sorted({*finding.without, *sequences.unneeded_steps(finding.sequence, failure, steps)})
-    violation = sequences.replay_violation(finding.sequence, failure, without) or violation
-    change = f"{steps - len(finding.without)} to {steps - len(without)} steps"
-    return msgspec.structs.replace(finding, without=without, said=violation.transcript), change
 
 
 def _minimise_frames(triage: Triage, finding: Finding) -> tuple[Finding, str] | None:

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,6 @@ from typing import Final
 
 from highwater.fuzz.wire.examination import searches
 from highwater.fuzz.wire.examination.confirmation import Confirmation, Confirmed, Draft
-from highwater.fuzz.wire.examination.sequence_triage import SequenceTriage
 from highwater.fuzz.wire.examination.triage import FATAL, WATCHED, Triage
 from highwater.fuzz.wire.findings import Finding
 from highwater.fuzz.wire.generate.cases import Case, Kind
@@ -19,10 +18,7 @@ from highwater.fuzz.wire.generate.long_arrays import LongArrays
 from highwater.fuzz.wire.oracles.leaks import LeakKind, LeakWatch
 from highwater.fuzz.wire.oracles.responses import Failure, Oracle
 from highwater.fuzz.wire.run_state import Totals
-from highwater.fuzz.wire.sequences.run import SequenceResult
-from highwater.fuzz.wire.sequences.turns import SequenceTurns
 
-OF_SEQUENCES: Final = "death in sequences"
 LONG: Final = "long requests"
 LONG_FIRST_S, LONG_AT_ONCE, LONG_SHARE = 4.0, 8, 4
 """When requests with a long array are sent for the first time (a short run has better uses for its time), how many
@@ -54,58 +50,32 @@ class Suspicions:
 
     # -- what was noticed --------------------------------------------------------------------------
 
-    def failure(
-        self, failure: Failure, suspects: list[Case], name: str = "", ran: Sequence[str] = (), log: str = ""
-    ) -> None:
+    def failure(self, failure: Failure, suspects: list[Case], name: str = "", log: str = "") -> None:
         """Hand over a failure; `suspects` are in the order in which they were sent.
 
-        `ran` are the sequences that ended last, `log` is what the target logged, if that is not what it logs now.
+        `log` is what the target logged, if that is not what it logs now.
         """
         number, log = self._totals.cases, log or (self._target.log_text() if failure.oracle in FATAL else "")
-        draft = partial(self._triage.draft, failure, suspects, number, log, ran) if suspects else None
-        self._submit(name or failure.oracle, lambda triage: triage.confirm(failure, suspects, number, log, ran), draft)
+        draft = partial(self._triage.draft, failure, suspects, number, log) if suspects else None
+        self._submit(name or failure.oracle, lambda triage: triage.confirm(failure, suspects, number, log), draft)
 
     def unexamined_failure(self, finding: Finding) -> None:
         """Hand over what an earlier run has seen and not examined."""
-        failure, number, name = Failure(finding.oracle, finding.message), self._totals.cases, _name_of(finding)
+        failure, name = Failure(finding.oracle, finding.message), _name_of(finding)
         if finding.oracle is Oracle.AGREEMENT and not self._against:
             self.leave(finding)  # there is no other target to ask
-        elif finding.sequence:
-            sequence = finding.sequence
-            self._submit(name, lambda triage: SequenceTriage(triage).confirm_again(sequence, number), lambda: finding)
         else:
             *before, last = finding.cases()
             last = replace(last, mutation=finding.mutation, field=finding.field)
             if finding.oracle is Oracle.AGREEMENT:
                 self.disagreement(failure, last)
             else:
-                self.failure(failure, [*before, last], name, finding.ran, finding.log)
+                self.failure(failure, [*before, last], name, finding.log)
 
     def slow(self, case: Case, deadline_s: float) -> None:
         """Have a case sent alone, which seemed slow."""
         number = self._totals.cases
         self._submit(_slow(case.kind), lambda triage: searches.examine_slow(triage, case, deadline_s, number))
-
-    def sequence(self, name: str, result: SequenceResult) -> None:
-        """Have a sequence replayed that has violated its model."""
-        number = self._totals.cases
-        assert result.violation is not None
-        draft = partial(SequenceTriage(self._triage).draft, name, result.violation, number)
-        self._submit(name, lambda triage: SequenceTriage(triage).confirm_sequence(name, result, number), draft)
-
-    def death_in(self, sequences: SequenceTurns) -> list[str]:
-        """Have those replayed that ran last, and return their names: the target has died or hangs."""
-        number, names = self._totals.cases, sequences.take_last()
-        if names:
-            self._submit(OF_SEQUENCES, lambda triage: SequenceTriage(triage).confirm_death(names, number))
-        return names
-
-    def stall_in(self, sequences: SequenceTurns) -> None:
-        """Have those replayed that ran last: a healthy connection waited for too long meanwhile."""
-        number, names = self._totals.cases, sequences.take_last()
-        if names:
-            name = f"{Oracle.STALL} {OF_SEQUENCES}"
-            self._submit(name, lambda triage: SequenceTriage(triage).confirm_stall(names, number))
 
     def disagreement(self, failure: Failure, case: Case) -> None:
         """Have both targets compared once more."""
@@ -232,8 +202,6 @@ def name_of(failure: Failure, api: str, version: int) -> str:
 
 def _name_of(finding: Finding) -> str:
     """Return what a failure of an earlier run has in common with its repetitions."""
-    if finding.sequence:
-        return finding.sequence
     if finding.oracle in FATAL | WATCHED:
         return finding.oracle
     return name_of(Failure(finding.oracle, finding.message), finding.api, finding.version)

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
@@ -97,8 +97,6 @@ class Triage:
     """By place: how often a request of each API key caused the crash."""
     _failed_searches: Counter[Oracle] = field(default_factory=Counter)
     """By oracle: how often replaying all suspects did not reproduce the failure."""
-    explained: set[int] = field(default_factory=set)
-    """Numbers of the deaths of which a sequence is the cause."""
     _settle_s: float = 0.0
     """How long replays wait for a crash, if the one that is examined comes after the response."""
     is_poisoned: bool = False
@@ -123,22 +121,18 @@ class Triage:
         """Return True if further findings of that kind would only be counted."""
         return self._kinds[oracle.value, kind] >= ALIKE_MAX
 
-    def confirm(
-        self, failure: Failure, suspects: list[Case], number: int, log: str | None = None, ran: Sequence[str] = ()
-    ) -> Finding | None:
+    def confirm(self, failure: Failure, suspects: list[Case], number: int, log: str | None = None) -> Finding | None:
         """Find the cause of a failure, shrink it and write a finding.
 
         Returns None if the failure is known, or is a wrong reply that a replay does not reproduce. `suspects` are in
-        the order in which they were sent. `log` is what the target logged, if that is not the one that replays. `ran`
-        are the sequences that ended last. Sets `fatal_cases` to the case that crashed or blocked the target.
+        the order in which they were sent. `log` is what the target logged, if that is not the one that replays. Sets
+        `fatal_cases` to the case that crashed or blocked the target.
         Raises TargetGoneError if the target is dead for good, unless its death is the failure.
         """
         self.fatal_cases, self._settle_s, self.is_poisoned, self.is_fresh = [], 0.0, False, False
         is_fatal = failure.oracle in FATAL
         log = (self.target.log_text() if log is None else log) if is_fatal else ""
         if not suspects or self.is_reported(failure, suspects[-1]) or self._cause_is_known(failure, suspects, log):
-            return None
-        if failure.oracle is Oracle.ALIVE and number in self.explained:
             return None
         self.ensure_alive()
         was_gone = self.is_gone
@@ -181,10 +175,8 @@ class Triage:
             return None
         if culprits and not reproduced and self._is_alike(failure, None, log):
             return None
-        note, ran = (NOT_SENT_AGAIN, ran) if was_gone else ("", ())
-        return self._write(
-            failure, culprits or suspects, last, number, log=log, reproduced=reproduced, note=note, ran=ran
-        )
+        note = NOT_SENT_AGAIN if was_gone else ""
+        return self._write(failure, culprits or suspects, last, number, log=log, reproduced=reproduced, note=note)
 
     def _cause_is_known(self, failure: Failure, suspects: list[Case], log: str) -> bool:
         """Return True if only one API has crashed the target at this place, so that no replay is needed."""
@@ -376,23 +368,23 @@ class Triage:
         """Start the target again if it is dead; `is_gone` says that it stays dead."""
         self.is_gone = self.target.why_dead() is not None and not self.target.restart() and not self.target.revive()
 
-    def draft(self, failure: Failure, suspects: list[Case], number: int, log: str, ran: Sequence[str] = ()) -> Finding:
+    def draft(self, failure: Failure, suspects: list[Case], number: int, log: str) -> Finding:
         """Return a failure as the run saw it, before any replay."""
-        return self._finding(failure, suspects, suspects[-1], number, log=log, note=NOT_EXAMINED, ran=ran)
+        return self._finding(failure, suspects, suspects[-1], number, log=log, note=NOT_EXAMINED)
 
     def _write(
         self, failure: Failure, cases: list[Case], last: Case, number: int, *, log: str, reproduced: bool,
-        note: str = "", ran: Sequence[str] = (),
+        note: str = "",
     ) -> Finding:  # fmt: skip
         finding = self._finding(
-            failure, cases, last, number, log=log, reproduced=reproduced, restarted=self.is_fresh, note=note, ran=ran
+            failure, cases, last, number, log=log, reproduced=reproduced, restarted=self.is_fresh, note=note
         )
         write_finding(self.folder, finding)
         self.findings.append(finding)
         return finding
 
     def _finding(
-        self, failure: Failure, cases: list[Case], last: Case, number: int, *, log: str, note: str, ran: Sequence[str],
+        self, failure: Failure, cases: list[Case], last: Case, number: int, *, log: str, note: str,
         reproduced: bool = False, restarted: bool = False,
     ) -> Finding:  # fmt: skip
         api, version = api_name(last.key), last.version
@@ -400,7 +392,7 @@ class Triage:
             id=new_id(self.folder, failure.oracle, api, version), oracle=failure.oracle, api=api, version=version,
             mutation=last.mutation, field=last.field, place=place_of(log), message=failure.message,
             expected=EXPECTED[failure.oracle], target=self.target_name, seed=self.seed, case=number,
-            reproduced=reproduced, restarted=restarted, note=note, ran=list(ran),
+            reproduced=reproduced, restarted=restarted, note=note,
             steps=steps_of(cases), log=log[-LOG_KEPT:], environment=environment(self.target.version),
         )  # fmt: skip
 

@@ -83,7 +83,7 @@ class CorpusState(msgspec.Struct, kw_only=True):
     seed: int
     runs: int = 0
     cases: int = 0
-    sequences: int = 0
+    relations: int = 0
     seconds: float = 0.0
     avoid: list[tuple[int, str, str]] = []
     left_alone: list[tuple[int, int]] = []
