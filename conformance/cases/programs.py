@@ -50,6 +50,7 @@ PROGRAMS: Final[Mapping[str, Callable[..., None]]] = {
     "active-producers": test_transaction_list_walk.test_the_producers_of_each_partition_follow_the_model,
     "members": test_classic_walk.test_a_group_of_dynamic_members_follows_the_model,
     "static-members": test_classic_walk.test_a_group_of_static_members_follows_the_model,
+    "classic-group": test_classic_walk.test_members_that_do_anything_in_any_order_follow_the_model,
     "consumer-group": test_consumer_group_walk.test_a_consumer_group_follows_the_model,
     "rebalances": test_specified_rebalances.test_each_path_through_the_specification,
     "group-lists": test_group_list_walk.test_lists_descriptions_and_deletions_of_groups_follow_the_model,

@@ -1,7 +1,7 @@
 """A model of the committed offsets of one group, and the replies of OffsetCommit, OffsetFetch and OffsetDelete."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from highwater.conformance.models.comparison import one_of
@@ -72,20 +72,54 @@ class Existing:
 
 @dataclass(slots=True)
 class Offsets:
-    """What is stored: offset, leader epoch and metadata by topic and partition."""
+    """What is stored: offset, leader epoch and metadata by topic and partition.
+
+    `pending` are the commits of open transactions, by transactional id; their partitions are unstable (KIP-447). Each
+    commit has a number: one that ends as pending does not replace a commit that was written after it.
+    """
 
     stored: dict[Key, tuple[int, int, str]] = field(default_factory=dict)
+    pending: dict[str, dict[Key, tuple[int, Commit]]] = field(default_factory=dict)
+    _numbers: dict[Key, int] = field(default_factory=dict)
+    _written: int = 0
+
+    @property
+    def unstable(self) -> set[Key]:
+        """Return the partitions with a commit in an open transaction."""
+        return {key for commits in self.pending.values() for key in commits}
 
     def store(self, commits: Iterable[Commit], existing: Existing, version: int) -> None:
         """Store the commits that are valid; of two for one partition the last one counts."""
         for each in commits:
             if not part_error(each, existing, version):
                 epoch = each.leader_epoch if version >= EPOCHS_SINCE else NONE
-                self.stored[each.topic, each.partition] = (each.offset, epoch, each.metadata or "")
+                self._store(self._next(), replace(each, leader_epoch=epoch))
+
+    def _store(self, number: int, commit: Commit) -> None:
+        key = commit.topic, commit.partition
+        if self._numbers.get(key, 0) < number:
+            self.stored[key] = (commit.offset, commit.leader_epoch, commit.metadata or "")
+            self._numbers[key] = number
+
+    def _next(self) -> int:
+        self._written += 1
+        return self._written
+
+    def store_pending(self, transactional_id: str, commits: Iterable[Commit]) -> None:
+        """Keep commits of a transaction until it ends."""
+        for each in commits:
+            self.pending.setdefault(transactional_id, {})[each.topic, each.partition] = (self._next(), each)
+
+    def end_transaction(self, transactional_id: str, *, committed: bool) -> None:
+        """Store what is pending, unless a later commit is stored, or forget it."""
+        for number, each in self.pending.pop(transactional_id, {}).values():
+            if committed:
+                self._store(number, each)
 
     def delete(self, keys: Iterable[Key]) -> None:
-        for key in keys:
+        for key in list(keys):
             self.stored.pop(key, None)
+            self._numbers.pop(key, None)
 
     def fetched(self, key: Key) -> tuple[int, int, str]:
         return self.stored.get(key, (NONE, NONE, ""))
@@ -194,14 +228,20 @@ def _fetch_topics(
 
 
 def fetch_reply(
-    groups: Mapping[str, tuple[Offsets, Sequence[Key] | None]], existing: Existing, version: int
-) -> OffsetFetchResponse:
-    """Return the reply for partitions of groups, or for all stored ones if they are None."""
+    groups: Mapping[str, tuple[Offsets, Sequence[Key] | None]], existing: Existing, version: int, *,
+    stable: bool = False,
+) -> OffsetFetchResponse:  # fmt: skip
+    """Return the reply for partitions of groups, or for all stored ones if they are None.
+
+    `stable`: a partition with a pending commit has UNSTABLE_OFFSET_COMMIT instead of its offset.
+    """
     wanted = {group: (offsets, offsets.stored if keys is None else keys) for group, (offsets, keys) in groups.items()}
     if version >= MANY_GROUPS:
         return OffsetFetchResponse(
             groups=tuple(
-                OffsetFetchResponseGroup(group_id=group, topics=_fetched_topics(offsets, keys, existing, version))
+                OffsetFetchResponseGroup(
+                    group_id=group, topics=_fetched_topics(offsets, keys, existing, version, stable=stable)
+                )
                 for group, (offsets, keys) in wanted.items()
             )
         )
@@ -211,7 +251,8 @@ def fetch_reply(
             OffsetFetchResponseTopic(
                 name=topic,
                 partitions=tuple(
-                    OffsetFetchResponsePartition(**_fetched(offsets, (topic, number), 0)) for number in numbers
+                    OffsetFetchResponsePartition(**_fetched(offsets, (topic, number), 0, stable=stable))
+                    for number in numbers
                 ),
             )
             for topic, numbers in grouped(keys).items()
@@ -220,7 +261,7 @@ def fetch_reply(
 
 
 def _fetched_topics(
-    offsets: Offsets, keys: Iterable[Key], existing: Existing, version: int
+    offsets: Offsets, keys: Iterable[Key], existing: Existing, version: int, *, stable: bool
 ) -> tuple[OffsetFetchResponseTopics, ...]:
     return tuple(
         OffsetFetchResponseTopics(
@@ -230,6 +271,7 @@ def _fetched_topics(
                     **_fetched(
                         offsets, (topic, number),
                         ErrorCode.UNKNOWN_TOPIC_ID if version >= IDS_SINCE and topic not in existing.partitions else 0,
+                        stable=stable,
                     )
                 )
                 for number in numbers
@@ -239,8 +281,10 @@ def _fetched_topics(
     )  # fmt: skip
 
 
-def _fetched(offsets: Offsets, key: Key, error: int) -> dict[str, Any]:
+def _fetched(offsets: Offsets, key: Key, error: int, *, stable: bool) -> dict[str, Any]:
     offset, epoch, metadata = offsets.fetched(key)
+    if stable and not error and key in offsets.unstable:
+        error, offset, epoch = ErrorCode.UNSTABLE_OFFSET_COMMIT, NONE, NONE
     text: Any = one_of("", None) if error else metadata
     return {
         "partition_index": key[1], "committed_offset": offset, "committed_leader_epoch": epoch, "metadata": text,

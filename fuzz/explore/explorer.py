@@ -95,7 +95,7 @@ class Explorer:
         self.coverage = Coverage()
         self.ended = "time is over"
         self._weights = dict.fromkeys(programs, NEWS)
-        self._unfit = Counter[str]()
+        self._unfit, self._fixed = Counter[str](), set[str]()
         self._random = random.Random(run_seed)
         self._began = self._limit = time.monotonic()
 
@@ -106,12 +106,10 @@ class Explorer:
     def run(self) -> None:
         """Walk; a KeyboardInterrupt leaves what was found until then."""
         self._began = time.monotonic()
-        turn = 0
+        turn, first = 0, list(self._weights)[::-1]
         while self._weights and self.elapsed < self.seconds:
             turn += 1
-            names = list(self._weights)
-            program = names[turn - 1] if turn <= len(names) else self._chosen(names)
-            self._turn(program, turn)
+            self._turn(first.pop() if first else self._chosen(list(self._weights)), turn)
             if not self.ground.is_alive():
                 self.ended = "the broker no longer answers"
                 return
@@ -119,7 +117,7 @@ class Explorer:
                 self.ended = "enough differences"
                 return
         if not self._weights:
-            self.ended = "no program fits the target"
+            self.ended = "each walk was walked" if self._fixed else "no program fits the target"
 
     def _chosen(self, names: Sequence[str]) -> str:
         return self._random.choices(names, [self._weights[name] for name in names])[0]
@@ -148,6 +146,9 @@ class Explorer:
                 self.differences[walked.key].add(walked)
             if walked.failure and walked.key == sought:
                 raise Found(sought)  # one difference a turn: others are met again in another one
+            if walked.is_fixed and not walked.unfit:
+                self._fixed.add(program)
+                raise TurnOver
 
         phases = (Phase.generate, Phase.target, Phase.shrink)
         configured = settings(
@@ -157,7 +158,7 @@ class Explorer:
         with suppress(TurnOver, Found, HypothesisException):  # what was found is noted; a defect of ours is not hidden
             configured(seed(f"{self.seed}:{turn}")(given(paths())(attempt)))()
         self._weights[program] = 1 + NEWS * news / max(walks, 1)
-        self._leave_out_unfit(program)
+        self._leave_out(program)
         if sought:
             self._finish(self.differences[sought])
 
@@ -169,8 +170,10 @@ class Explorer:
         self._on_walk(self)
         return walked
 
-    def _leave_out_unfit(self, program: str) -> None:
-        if not self.coverage.walks[program] and self._unfit[program] >= UNFIT_TRIES:
+    def _leave_out(self, program: str) -> None:
+        """Leave out a program that does not fit, or of which all walks are the same."""
+        is_unfit = not self.coverage.walks[program] and self._unfit[program] >= UNFIT_TRIES
+        if is_unfit or program in self._fixed:
             del self._weights[program]
 
     # -- the end of a difference ----------------------------------------------------------------------------------

@@ -61,6 +61,11 @@ class Walked:
         return key_of(self.program, self.kind, self.failure)
 
     @property
+    def is_fixed(self) -> bool:
+        """Return whether the program chose nothing, so that another path is the same walk."""
+        return not len(self.taken) and not any(step.choices for step in self.taken.outside)
+
+    @property
     def replies(self) -> list[Event]:
         return [event for event in self.log if event.api is not None]
 

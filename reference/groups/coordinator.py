@@ -211,8 +211,8 @@ class GroupCoordinator:
         if was_leader:
             group.leader = member.member_id
         chosen = group.protocol or ""
-        keeps_assignment = old.metadata(chosen) == member.metadata(chosen) and group.choose_protocol() == chosen
-        keeps_assignment = keeps_assignment and group.state is GroupState.STABLE
+        # Other metadata for the same protocol begins no rebalance in Apache Kafka up to 4.3 (KAFKA-12759).
+        keeps_assignment = group.state is GroupState.STABLE and group.choose_protocol() == chosen
         self._trace.join(group, request, member, ANSWERED if keeps_assignment else PARKED)
         if keeps_assignment:
             if self._guards.persist_static_rejoin:

@@ -5,6 +5,7 @@ from typing import Final
 import pytest
 
 from highwater.conformance.cases.support.committed_offsets import commit
+from highwater.conformance.cases.support.group_walks.drawn import DrawnGroup
 from highwater.conformance.cases.support.group_walks.members import (
     AGES,
     INSTANCES_SINCE,
@@ -114,6 +115,22 @@ def test_a_group_of_static_members_follows_the_model(cluster: Cluster, topic: To
     assign(walk, [leader, dynamic])
     walk.leave((leader.member_id, "static"), (dynamic.member_id, None))
     walk.leave((leader.member_id, None))
+    _end(walk, stranger)
+
+
+@clause("GRP-69", "drawn")
+@pytest.mark.parametrize("age", EACH_AGE)
+@defect(
+    Reply(HeartbeatRequest, "error_code", without_error(ErrorCode.ILLEGAL_GENERATION)),
+    Reply(JoinGroupRequest, "leader", "another"),
+    Reply(SyncGroupRequest, "assignment", b""),
+)
+def test_members_that_do_anything_in_any_order_follow_the_model(cluster: Cluster, topic: Topic, age: str) -> None:
+    walk, stranger = _walk(cluster, topic, age)
+    group = DrawnGroup(walk, stranger, 24)
+    for _ in walk.cluster.draws.steps(40, group.chance):
+        group.step()
+    group.end()
     _end(walk, stranger)
 
 

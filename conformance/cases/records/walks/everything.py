@@ -6,6 +6,7 @@ offsets beside a pending one, a partition that is new to a session.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from highwater.conformance.cases.records.walks.test_mixed_reads import lookup, read_at_limits, session_changes
@@ -27,7 +28,7 @@ from highwater.conformance.cases.support.log_walks.reads import (
 )
 from highwater.conformance.cases.support.log_walks.senders import Sender
 from highwater.conformance.cases.support.log_walks.sessions import SESSIONS_SINCE, SessionWalk
-from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Walk
+from highwater.conformance.cases.support.log_walks.walk import APPEND_TIME, Walk, compare
 from highwater.conformance.cases.support.log_walks.writers import Classic
 from highwater.conformance.cases.support.log_walks.writes import (
     ALL,
@@ -42,11 +43,12 @@ from highwater.conformance.cases.transactions.test_mixed_transactions import ver
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.expectations import expect
 from highwater.conformance.models.batches import ABORT, COMMIT
-from highwater.conformance.models.groups import ClassicModel, GroupClient
-from highwater.conformance.models.offsets import Commit
+from highwater.conformance.models.groups import DEAD, ClassicModel, GroupClient
+from highwater.conformance.models.offsets import MANY_GROUPS, Commit
 from highwater.reference.wire.compression import Compression
 from highwater.reference.wire.errors import ErrorCode
 from highwater.reference.wire.messages.fetch import FetchRequest
+from highwater.reference.wire.messages.groups import DeleteGroupsRequest
 from highwater.reference.wire.messages.offsets import DeleteRecordsRequest, OffsetForLeaderEpochRequest
 from highwater.reference.wire.messages.transactions import (
     TxnOffsetCommitRequestPartition,
@@ -54,8 +56,8 @@ from highwater.reference.wire.messages.transactions import (
 )
 
 LIMIT: Final = 1500
-CLASSIC_OFFSETS: Final = 4
-"""The newest TxnOffsetCommit before which a client adds the group to the transaction itself."""
+STABLE_SINCE: Final = 8
+"""Version 7 can refuse pending offsets, too, but 2.8.2 takes a commit that it has refused for a pending one."""
 
 
 class Everything:
@@ -65,9 +67,8 @@ class Everything:
         self.walk = Walk(cluster, seed, {}, {**APPEND_TIME, "max.message.bytes": str(LIMIT)}, replicas=replicas)
         self.senders = [Sender.create(self.walk) for _ in range(2)]
         self.writers = [Classic(self.walk, verified=verifies(self.walk)) for _ in range(2)]
-        self.group = ClassicModel(same_coordinator(cluster, 1)[0])
-        self.offsets = OffsetWalk(cluster, cluster.coordinator(self.group.group), self.group)
-        self._pending: dict[Classic, dict[tuple[str, int], Commit]] = {}
+        self.groups = [ClassicModel(name) for name in same_coordinator(cluster, 2)]
+        self.offsets = OffsetWalk(cluster, cluster.coordinator(self.groups[0].group), *self.groups)
         self._session: SessionWalk | None = None
 
     @property
@@ -76,7 +77,8 @@ class Everything:
         weights = {
             self.write: 3, self.send: 3, self.transact: 6, self.end: 2, self.read: 3, self.read_in_session: 4,
             self.refuse_epoch: 1, self.look_up: 2, self.look_up_epochs: 1, self.delete: 2, self.describe: 1,
-            self.commit: 1, self.commit_in_transaction: 2,
+            self.end_again: 1, self.initialize: 1,
+            self.commit: 2, self.commit_in_transaction: 3, self.fetch_stable: 2, self.delete_groups: 1,
         }  # fmt: skip
         return [step for step, weight in weights.items() for _ in range(weight)]
 
@@ -125,19 +127,35 @@ class Everything:
     def _end(self, writer: Classic) -> None:
         kind = self.walk.random.choice((ABORT, COMMIT))
         writer.end(kind)
-        pending = self._pending.pop(writer, {})
-        if kind == COMMIT and pending:
-            self.group.offsets.store(pending.values(), self.offsets.existing, CLASSIC_OFFSETS)
-        if pending:
-            self.walk.cluster.eventually("the end of the pending offsets", self._offsets_are_stored)
+        self._settle(writer, committed=kind == COMMIT)
         writer.describe()
 
-    def _offsets_are_stored(self) -> bool:
+    def _settle(self, writer: Classic, *, committed: bool) -> None:
+        """End what was pending in the groups, and wait until their coordinator has the markers."""
+        for group in self.groups:
+            if writer.producer.id in group.offsets.pending:
+                group.offsets.end_transaction(writer.producer.id, committed=committed)
+                self.walk.cluster.eventually("the end of the pending offsets", partial(self._are_settled, group))
+
+    def _are_settled(self, group: ClassicModel) -> bool:
         try:
-            self.offsets.check(self.group)
+            self.offsets.check(group)
+            self._fetch_stable([group])
         except AssertionError:
             return False
         return True
+
+    def end_again(self) -> None:
+        """Send an EndTxn that ends nothing."""
+        self.walk.random.choice(self.writers).end_again()
+
+    def initialize(self) -> None:
+        """Initialize a transactional producer again, which aborts its transaction."""
+        writer = self.walk.random.choice(self.writers)
+        writer.initialize()
+        if not writer.added:
+            self._settle(writer, committed=False)
+        writer.describe()
 
     def delete(self) -> None:
         """Delete records before offsets near the start, the middle and the end, below every open transaction."""
@@ -168,6 +186,7 @@ class Everything:
             self._session = None
         else:
             self._session.fetch(*session_changes(self.walk, self._session, keys))
+            self._session = self._session if self._session.reads else None
 
     def refuse_epoch(self) -> None:
         """Fetch in another epoch of the session."""
@@ -201,32 +220,59 @@ class Everything:
 
     def commit(self) -> None:
         """Commit offsets outside of any transaction: what is committed last is what counts."""
+        group = self.walk.random.choice(self.groups)
         commits = self.offsets.random_commits(self.walk.random)
         version = self.walk.random.choice(self.offsets.commit_versions)
-        self.offsets.commit(self.group, commits, GroupClient(), version)
-        for pending in self._pending.values():
-            for each in commits:
-                pending.pop((each.topic, each.partition), None)
+        self.offsets.commit(group, commits, GroupClient(), version)
 
     def commit_in_transaction(self) -> None:
         """Commit offsets in a transaction that has partitions, and compare that nothing is visible yet."""
         opened = [writer for writer in self.writers if writer.added]
         if not opened:
             return
-        writer = self.walk.random.choice(opened)
+        writer, group = self.walk.random.choice(opened), self.walk.random.choice(self.groups)
         existing = [key for key in self.offsets.keys if self.offsets.existing.has(*key)]
-        offset = self.walk.random.choice((0, 5, 1 << 40))
-        commits = [Commit(*key, offset=offset, metadata="m") for key in self.walk.random.sample(existing, 2)]
+        offset, epoch = self.walk.random.choice((0, 5, 1 << 40)), self.walk.random.choice((-1, 5))
+        keys = self.walk.random.sample(existing, 2)
+        commits = [Commit(*key, offset=offset, leader_epoch=epoch, metadata="m") for key in keys]
         self.walk.step(f"AddOffsetsToTxn and TxnOffsetCommit of {writer.producer.id}")
-        expect("error code of AddOffsetsToTxn", 0, writer.producer.add_offsets(self.group.group))
-        reply = writer.producer.commit_offsets(self.group.group, _topics(commits))
+        expect("error code of AddOffsetsToTxn", 0, writer.producer.add_offsets(group.group))
+        reply = writer.producer.commit_offsets(group.group, _topics(commits))
         errors = {part.error_code for topic in reply.topics for part in topic.partitions}
         expect("error codes of TxnOffsetCommit", frozenset({0}), next(iter(errors)) if len(errors) == 1 else errors)
-        self._pending.setdefault(writer, {}).update({(each.topic, each.partition): each for each in commits})
-        for other, pending in self._pending.items():
-            for each in commits if other is not writer else ():
-                pending.pop((each.topic, each.partition), None)
-        self.offsets.check(self.group)
+        group.offsets.store_pending(writer.producer.id, commits)
+        self.offsets.check(group)
+
+    def fetch_stable(self) -> None:
+        """Fetch stable offsets of one group or of both: those that are pending are refused (KIP-447)."""
+        self._fetch_stable(self.walk.random.sample(self.groups, self.walk.random.randint(1, 2)))
+
+    def _fetch_stable(self, groups: Sequence[ClassicModel]) -> None:
+        versions = [version for version in self.offsets.fetch_versions if version >= STABLE_SINCE]
+        if versions:
+            version, keys = self.walk.random.choice(versions), self.walk.random.choice((None, self.offsets.keys))
+            chosen = groups if version >= MANY_GROUPS else groups[:1]
+            self.offsets.fetch(dict.fromkeys(chosen, keys), version, stable=True)
+
+    def delete_groups(self) -> None:
+        """Delete groups without pending offsets; one without any may be there, since it was used."""
+        if not self.walk.supports(DeleteGroupsRequest):
+            return
+        chosen = self.walk.random.sample(self.groups, self.walk.random.randint(1, 2))
+        chosen = [group for group in chosen if not group.offsets.pending]
+        what = self.walk.step("DeleteGroups")
+        reply = self.offsets.broker.call(DeleteGroupsRequest(groups_names=tuple(group.group for group in chosen)))
+        expect(
+            f"{what}: groups", sorted(group.group for group in chosen), sorted(each.group_id for each in reply.results)
+        )
+        for group, result in (
+            (group, each) for group in chosen for each in reply.results if each.group_id == group.group
+        ):
+            absent = frozenset[ErrorCode]() if group.offsets.stored else frozenset({ErrorCode.GROUP_ID_NOT_FOUND})
+            compare(what, error_code=(frozenset({ErrorCode.NONE, *absent}), result.error_code))
+            group.state = DEAD
+            group.offsets.delete(group.offsets.stored)
+            self.offsets.check(group)
 
     # -- the end -----------------------------------------------------------------------------------------------
 
@@ -252,7 +298,7 @@ class Everything:
         self.walk.await_replicas()
         for writer in self.writers:
             writer.reconnect()
-        self.offsets.broker = self.walk.cluster.coordinator(self.group.group)
+        self.offsets.broker = self.walk.cluster.coordinator(self.groups[0].group)
         self._session = None
 
 
@@ -260,8 +306,9 @@ def _topics(commits: Sequence[Commit]) -> tuple[TxnOffsetCommitRequestTopic, ...
     found: dict[str, TxnOffsetCommitRequestTopic] = {}
     for each in commits:
         part = TxnOffsetCommitRequestPartition(
-            partition_index=each.partition, committed_offset=each.offset, committed_metadata=each.metadata
-        )
+            partition_index=each.partition, committed_offset=each.offset, committed_leader_epoch=each.leader_epoch,
+            committed_metadata=each.metadata,
+        )  # fmt: skip
         before = found.get(each.topic, TxnOffsetCommitRequestTopic(name=each.topic))
         found[each.topic] = replace(before, partitions=(*before.partitions, part))
     return tuple(found.values())

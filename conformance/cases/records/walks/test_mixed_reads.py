@@ -156,20 +156,23 @@ def test_a_session_returns_each_change_once(cluster: Cluster, by_id: bool) -> No
         session.fetch(changed, forgotten)
         if number % 8 == 7:
             session.refused(session.epoch + walk.random.choice((-1, 1, 5)), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if number == 25:
+        if number == 25 or not session.reads:
             session.begin([Read(key, walk.logs[key].start) for key in keys])
     session.end()
 
 
 def session_changes(walk: Walk, session: SessionWalk, keys: list[Key]) -> tuple[list[Read], list[Key]]:
-    """Return partitions to name with another position, and others to forget; mostly none."""
+    """Return partitions to name with another position, and partitions to forget; mostly none."""
     changed, forgotten = list[Read](), list[Key]()
     for key in (*keys, walk.unknown_keys[0]):
         log, kind = walk.logs.get(key), walk.random.random()
         if kind < 0.3 and log:
             changed.append(Read(key, walk.random.choice((log.end, log.end, log.end, log.start, log.end + 1))))
-        elif kind < 0.35 and key in session.reads:
-            forgotten.append(key)
         elif kind > 0.95 and not log:
             changed.append(Read(key, 0))
+        if walk.random.random() < 0.05:
+            forgotten.append(key)  # also one that is named, or not in the session
+    if walk.random.random() < 0.05:
+        name = walk.random.choice(walk.names)
+        forgotten = [key for key in session.reads if key[0] == name]
     return changed, forgotten

@@ -115,6 +115,10 @@ class ClassicWalk(GroupDriver):
         what = f"ListGroups {version} in {model.state}"
         compare(what, ListGroupsResponse(groups=model.listed()), replace(reply, groups=own), version)
 
+    def await_members(self, count: int) -> None:
+        """Wait until the group has so many members, of which some wait with their JoinGroup."""
+        self.cluster.eventually(f"{count} members", lambda: len(self.describe().members) == count)
+
     # -- requests that change nothing ------------------------------------------------------------------
 
     def check_heartbeats(self, *clients: GroupClient) -> None:
@@ -269,30 +273,37 @@ class WalkMember(Member):
         compare(f"SyncGroup {version}", self.walk.synced(self.client), self.receive(), version)
 
 
-def rebalance(walk: ClassicWalk, members: Sequence[WalkMember], protocol: str, new: Sequence[WalkMember] = ()) -> None:
+def rebalance(
+    walk: ClassicWalk, members: Sequence[WalkMember], protocol: str | frozenset[str], new: Sequence[WalkMember] = ()
+) -> None:  # fmt: skip
     """Let all members join, compare their replies with the next generation of this protocol, and check the group.
 
-    New members start the rebalance of a stable group, or else its leader. A member that leads the group and joins again
+    `protocol`: the one that the group chooses, or those with equal votes. New members start the rebalance of a group
+    with members, or else its leader. A member that leads the group and joins again
     goes on to lead it; otherwise the broker chooses the leader.
     """
     model = walk.model
-    is_stable = model.state == STABLE
-    first = new or [each for each in members if is_stable and each.member_id == model.leader]
+    is_settled = model.state in {STABLE, COMPLETING}
+    first = new or [each for each in members if is_settled and each.member_id == model.leader]
     others = [each for each in members if each not in first]
     for member in first:
         member.send_join()
-    if is_stable:
+    if is_settled:
         model.state = PREPARING
-    if is_stable and others:
+    elif others and first and first[0].member_id not in model.members:
+        walk.await_members(len(model.members) + len(first))  # else the others may begin the generation without it
+    if is_settled and others:
         walk.await_rebalance(others[0])
     for member in others:
         member.send_join()
     replies = [member.receive_join() for member in members]
-    model.generation, model.protocol_type, model.protocol = model.generation + 1, PROTOCOL_TYPE, protocol
+    chosen = str(replies[0].protocol_name)
+    expect("protocol", protocol, chosen)
+    model.generation, model.protocol_type, model.protocol = model.generation + 1, PROTOCOL_TYPE, chosen
     before = {each.member_id: each.assignment for each in model.members.values()}
     model.members = {
         member.member_id: ModelMember(
-            member.member_id, member.instance, dict(member.offers)[protocol], before.get(member.member_id, b"")
+            member.member_id, member.instance, dict(member.offers)[chosen], before.get(member.member_id, b"")
         )
         for member in members
     }
@@ -346,7 +357,8 @@ def restart(walk: ClassicWalk, member: WalkMember) -> WalkMember:
     reply = again.receive_join()
     expect("the member id has changed", True, again.member_id != member.member_id)
     old = model.members.pop(member.member_id)
-    model.members[again.member_id] = ModelMember(again.member_id, old.instance, old.metadata, old.assignment)
+    metadata = dict(member.offers)[model.protocol]
+    model.members[again.member_id] = ModelMember(again.member_id, old.instance, metadata, old.assignment)
     model.leader = again.member_id if was_leader else model.leader
     expected = joined(model, again)
     if was_leader and again.version < SKIP_ASSIGNMENT_SINCE:

@@ -90,11 +90,14 @@ class OffsetWalk:
         keys = None if version >= ALL_TOPICS_SINCE and self.steps % 2 else self.keys
         self.fetch({model: keys}, version)
 
-    def fetch(self, wanted: "Mapping[ClassicModel, Sequence[Key] | None]", version: int) -> None:
-        request = fetch_request({each.group: keys for each, keys in wanted.items()}, self.existing, version)
-        expected = fetch_reply(
-            {each.group: (each.offsets, keys) for each, keys in wanted.items()}, self.existing, version
-        )
+    def fetch(
+        self, wanted: "Mapping[ClassicModel, Sequence[Key] | None]", version: int, *, stable: bool = False
+    ) -> None:
+        """Compare offsets of groups; `stable`: pending ones are refused, from version 7 on (KIP-447)."""
+        fields = {"require_stable": True} if stable else {}
+        request = fetch_request({each.group: keys for each, keys in wanted.items()}, self.existing, version, **fields)
+        offsets = {each.group: (each.offsets, keys) for each, keys in wanted.items()}
+        expected = fetch_reply(offsets, self.existing, version, stable=stable)
         compare(
             f"after step {self.steps}, OffsetFetch {version}", expected, self.broker.call(request, version), version
         )

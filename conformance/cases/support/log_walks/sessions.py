@@ -51,10 +51,15 @@ class SessionWalk:
             raise Unsupported("the broker opens no fetch session")
 
     def fetch(self, changed: Sequence[Read] = (), forgotten: Sequence[Key] = ()) -> None:
-        """Send the next request of the session, and compare which partitions the reply has, and with what."""
+        """Send the next request of the session, and compare which partitions the reply has, and with what.
+
+        A session without partitions ends (FetchManager.newContext).
+        """
         self._model.change({read.key: read for read in changed}, forgotten)
         reply = self._send(changed, forgotten)
-        expect("session id", self.id, reply.session_id)
+        expect("session id", self.id if self.reads else NO_SESSION, reply.session_id)
+        if not self.reads:
+            self.refused(1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def refused(self, epoch: int, error: int, session_id: int | None = None) -> None:
         """Send a request with another epoch or session id, which is refused and changes nothing."""

@@ -15,7 +15,7 @@ from highwater.conformance.cases.support.log_walks.walk import Key, Walk, answer
 from highwater.conformance.cases.support.log_walks.writes import Write, produce
 from highwater.conformance.cases.support.transactions import NEW_END, NEW_PRODUCE, Transactional
 from highwater.conformance.expectations import expect
-from highwater.conformance.models.batches import ABORT, COMMIT, Batch
+from highwater.conformance.models.batches import ABORT, COMMIT, NONE, Batch
 from highwater.reference.wire.errors import TRANSACTION_BUSY, ErrorCode
 from highwater.reference.wire.messages.produce import ProduceRequest
 from highwater.reference.wire.messages.transactions import (
@@ -23,12 +23,17 @@ from highwater.reference.wire.messages.transactions import (
     AddPartitionsToTxnTopic,
     DescribeTransactionsRequest,
     EndTxnRequest,
+    InitProducerIdRequest,
 )
 
 OF_CLIENTS: Final = 3
 """The newest version of AddPartitionsToTxn for clients."""
 ABORTABLE_SINCE: Final = 11
 """First version of Produce that is answered with TRANSACTION_ABORTABLE (KIP-890)."""
+FENCED_SINCE, INIT_FENCED_SINCE = 2, 4
+"""First versions of EndTxn and InitProducerId that are answered with PRODUCER_FENCED (KIP-588)."""
+KNOWN_SINCE: Final = 3
+"""First version of InitProducerId with a producer id and an epoch (KIP-360)."""
 COMPLETE: Final = {ABORT: "CompleteAbort", COMMIT: "CompleteCommit"}
 
 
@@ -152,6 +157,7 @@ class Classic(TransactionWriter):
     def __init__(self, walk: Walk, *, verified: bool) -> None:
         super().__init__(walk)
         self.verified = verified
+        self._last_epoch = NONE
 
     def add(self, keys: Sequence[Key]) -> None:
         """Add partitions; if one of them does not exist, none is added."""
@@ -181,6 +187,63 @@ class Classic(TransactionWriter):
         if all_known:
             self.added += [key for key in keys if key not in self.added]
             self.state = "Ongoing"
+
+    def end_again(self) -> None:
+        """Send EndTxn without an open transaction, or with another epoch or id: what has ended stays as it ended."""
+        version, commits = self.walk.version(EndTxnRequest, 0, NEW_END - 1), self.walk.random.random() < 0.5
+        step, error = self.walk.random.choice(((0, 0), (1, 0), (-1, 0), (0, 1)))
+        producer_id, epoch = self.sender.producer_id + error, self.sender.epoch + step
+        if epoch < 0 or (step == error == 0 and self.added):
+            return
+        what = self.walk.step(f"EndTxn v{version} of {self.producer.id} in {self.state}: {commits=}")
+        request = EndTxnRequest(
+            transactional_id=self.producer.id, producer_id=producer_id, producer_epoch=epoch, committed=commits
+        )
+        wanted = 0 if self.state == COMPLETE[COMMIT if commits else ABORT] else ErrorCode.INVALID_TXN_STATE
+        if step:
+            wanted = ErrorCode.PRODUCER_FENCED if version >= FENCED_SINCE else ErrorCode.INVALID_PRODUCER_EPOCH
+        if error:
+            wanted = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        compare(what, error_code=(wanted, self.producer.coordinator.call(request, version).error_code))
+
+    def initialize(self) -> None:
+        """Send InitProducerId again, which aborts an open transaction; with the id and epoch since KIP-360."""
+        knows = not self.added and self.walk.supports(InitProducerIdRequest, KNOWN_SINCE)
+        names = [
+            "nothing",
+            "nothing",
+            *(("its own", "its own", "its last", "another epoch", "another id") if knows else ()),
+        ]
+        named = self.walk.random.choice(names)
+        version = self.walk.version(InitProducerIdRequest, 0 if named == "nothing" else KNOWN_SINCE)
+        producer_id, epoch = {
+            "nothing": (NONE, NONE), "its own": self._identity(),
+            "its last": (self.producer.producer_id, self._last_epoch),
+            "another epoch": (self.producer.producer_id, self.sender.epoch + 7),
+            "another id": (self.producer.producer_id + 1, self.sender.epoch),
+        }[named]  # fmt: skip
+        if named == "its last" and epoch == NONE:
+            return
+        is_fenced = named.startswith("another")
+        before, what = self.sender.epoch, self.walk.step(f"InitProducerId v{version} of {self.producer.id}: {named}")
+        reply = self.producer.init(version, producer_id=producer_id, producer_epoch=epoch)
+        fenced = ErrorCode.PRODUCER_FENCED if version >= INIT_FENCED_SINCE else ErrorCode.INVALID_PRODUCER_EPOCH
+        compare(what, error_code=(fenced if is_fenced else 0, reply.error_code))
+        if is_fenced:
+            return
+        rise = 2 if self.added else 0 if named == "its last" else 1
+        compare(what, id_and_epoch=((self.sender.producer_id, before + rise), self._identity()))
+        self._last_epoch = {"its own": before, "its last": epoch}.get(named, NONE)
+        self._abort_by_coordinator(before + 1)
+        self.sender.epoch, self._written, self.state = before + rise, {}, "Empty"
+
+    def _abort_by_coordinator(self, epoch: int) -> None:
+        """Note the markers of this epoch, with which the coordinator has aborted what was open."""
+        for key in self.added:
+            self.walk.logs[key].end_transaction(self.sender.producer_id, epoch, ABORT)
+        if self.added:
+            self.added = []
+            self.walk.await_ends(stable=True)
 
     def _ready(self, request: AddPartitionsToTxnRequest, version: int) -> Any:
         reply = self.producer.coordinator.call(request, version)
