@@ -20,6 +20,7 @@ setup: $(VENV)/.ready  ## install the locked dependencies into .venv, once
 
 $(VENV)/.ready: requirements.lock requirements-uv.lock pyproject.toml setup.py
 	@command -v $(PYTHON) >/dev/null || { echo "highwater: needs $(PYTHON) on PATH; install Python 3.11 or call make PYTHON=/path/to/python3.11"; exit 2; }
+	@echo "setup: the locked dependencies go into $(VENV), about a minute with a fast connection (300 MB)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock

@@ -92,4 +92,6 @@ def _events(where: str, result: AuditResult) -> Callable[[], Iterable[Event]]:
 
 
 def _notes(notes: dict[str, Any], name: str) -> dict[str, str]:
-    return {"name": name, "title": notes.get("title", name), "story": notes.get("story", "")}
+    """Return what was known before the run: the verdict that was expected, and the words for it."""
+    kept = {key: notes.get(key, "") for key in ("story", "expected", "as_expected")}
+    return {"name": name, "title": notes.get("title", name), **kept}

@@ -6,6 +6,7 @@ Each step writes its result into the run's folder before the next begins, so an 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,8 @@ class FaultTest:
     schedule: Schedule
     partitions: int
     expected: Verdict
+    as_expected: str
+    """What is said of the expected verdict."""
 
 
 FAULT_TESTS = (
@@ -72,6 +75,7 @@ FAULT_TESTS = (
         KILLED_AND_PAUSED,
         2,
         Verdict.VALID,
+        "as expected",
     ),
     FaultTest(
         "2-ack-after-commit-off",
@@ -82,8 +86,19 @@ FAULT_TESTS = (
         ACKNOWLEDGED_ALONE,
         1,
         Verdict.INVALID,
+        "the planted bug is found, as it should be",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the demo, with its usual time on two cores, and what should come out."""
+
+    name: str
+    about_s: int
+    expected: str
+    run: Callable[[], str]
 
 
 @dataclass(slots=True)
@@ -94,34 +109,42 @@ class Demo:
     surprises: list[str] = field(default_factory=list)
 
     def run(self) -> ExitCode:
-        steps: list[tuple[str, Callable[[], str]]] = [
-            ("specification", self.check_spec),
-            ("simulation", self.simulate),
-            ("trace", self.validate_trace),
-            ("conformance", self.conform),
-            ("fuzzing", self.fuzz),
-            *(
-                (fault_test.title, lambda fault_test=fault_test: self.break_cluster(fault_test))
-                for fault_test in FAULT_TESTS
-            ),
-        ]
+        steps = self.steps()
+        left_s = sum(step.about_s for step in steps)
+        self.console.print(f"{len(steps)} steps, about {left_s} s on two idle cores; the last step has a planted bug.")
         interrupted = False
-        for number, (name, step) in enumerate(steps, 1):
+        for number, step in enumerate(steps, 1):
             started = time.monotonic()
-            self.console.print(f"[bold]{number}/{len(steps)} {name}[/bold]")
+            self.console.print(f"[bold]{number}/{len(steps)} {step.name}[/bold] [dim](about {left_s} s left)[/dim]")
+            self.console.print(f"  expected: {step.expected}")
             try:
-                outcome = step()
+                outcome = step.run()
             except KeyboardInterrupt:
                 self.console.print("  interrupted; what was written is kept")
                 interrupted = True
                 break
-            self.seconds[name] = round(time.monotonic() - started, 1)
-            self.console.print(f"  {outcome} [dim]({self.seconds[name]} s)[/dim]")
+            left_s -= step.about_s
+            self.seconds[step.name] = round(time.monotonic() - started, 1)
+            self.console.print(f"  {outcome} [dim]({self.seconds[step.name]} s)[/dim]")
         write_json(self.folder / "steps.json", {"seconds": self.seconds, "surprises": self.surprises})
         self._end()
         if interrupted:
             return ExitCode.UNDECIDED
         return ExitCode.VIOLATED if self.surprises else ExitCode.HELD
+
+    def steps(self) -> list[Step]:
+        """Return the steps in their order."""
+        return [
+            Step("specification", 12, "the rule holds, and two models without a guard break it", self.check_spec),
+            Step("simulation", 12, "no invariant is violated", self.simulate),
+            Step("trace", 12, "the trace is accepted, and refused with one line dropped", self.validate_trace),
+            Step("conformance", 75, "no case fails on the reference broker", self.conform),
+            Step("fuzzing", 10, "no finding", self.fuzz),
+            *(
+                Step(each.title, 20, f"the audit says {each.expected}", partial(self.break_cluster, each))
+                for each in FAULT_TESTS
+            ),
+        ]
 
     def _expect(self, good: object, surprise: str) -> None:
         if not good:
@@ -222,7 +245,13 @@ class Demo:
         folder.mkdir()
         write_json(
             folder / "about.json",
-            {"title": fault_test.title, "story": fault_test.story, "guards_off": fault_test.guards_off},
+            {
+                "title": fault_test.title,
+                "story": fault_test.story,
+                "guards_off": fault_test.guards_off,
+                "expected": fault_test.expected,
+                "as_expected": fault_test.as_expected,
+            },
         )
         write_schedule(folder / "schedule.json", fault_test.schedule)
         with ReferenceCluster(3, guards_off=fault_test.guards_off, settings=dict(QUICK_FAILOVER)) as cluster:
@@ -235,7 +264,8 @@ class Demo:
             result.verdict is fault_test.expected,
             f"{fault_test.title}: {result.verdict}, expected {fault_test.expected}",
         )
-        return self._findings(result)
+        is_expected = result.verdict is fault_test.expected
+        return self._findings(result) + (f": {fault_test.as_expected}" if is_expected else "")
 
     def _findings(self, result: AuditResult) -> str:
         serious = [finding for finding in result.findings if finding.severity != "information"]
