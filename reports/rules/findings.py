@@ -1,5 +1,6 @@
 """Findings of a rule, what a configuration promises, and the sweep that the real-time rules share."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -141,6 +142,14 @@ def sweep(lower: Bounds, upper: Bounds) -> tuple[Ints, Ints, Ints]:
     broken = (slot >= 0) & (most[slot] > upper.z[up])
     up, slot = up[broken], slot[broken]
     return upper.row[up], lower.row[low[first_row[slot]]], upper.z[up]
+
+
+def sweeps(pairs: Iterable[tuple[Bounds, Bounds]]) -> tuple[Ints, Ints, Ints]:
+    """Sweep all pairs of bounds, and keep the first result for each upper row."""
+    parts = [sweep(low, up) for low, up in pairs]
+    upper, lower, z = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
+    first = first_of_each(upper)
+    return upper[first], lower[first], z[first]
 
 
 def distinct(values: Ints) -> Ints:

@@ -119,7 +119,7 @@ FAMILIES: Final = (
     Family(committed.own_reads, Cut.OFFSETS),
     Family(
         committed.early_reads, Cut.WHOLE,
-        (*READS, "offset", "value", "last_stable_offset", "isolation", "txn"), ("txn",),
+        (*READS, "offset", "value", "high_watermark", "last_stable_offset", "isolation", "txn"), ("txn",),
     ),
     Family(committed.passed_over, Cut.OFFSETS),
     Family(

@@ -314,19 +314,16 @@ class View:
         """Mask by row: a send whose value is in a successful read that is, or may be, read_committed."""
         return self._sends_of_records(self.committed_read)
 
-    @cached_property
-    def _in_certain_committed_read(self) -> Mask:
-        """Mask by row: a send whose value is in a successful read that is known to be read_committed."""
-        certain = (self.ops.isolation == Isolation.READ_COMMITTED)[self.record_row]
-        return self._sends_of_records(self.committed_read & certain)
-
     def _sends_of_records(self, records: Mask) -> Mask:
-        """Return a mask by row: every send of a value among `records`.
+        """Return a mask by row: every send of a record among `records`.
 
-        Tombstones, and equal values that were acknowledged with an offset, are matched by offset.
+        Sends that were acknowledged with an offset are matched by it, other ones by value: a value that was read
+        elsewhere does not show that the record at the acknowledged offset is there.
         """
         ops, mask = self.ops, np.zeros(len(self.ops), bool)
-        mask[self.writer[records & (self.writer != NO_ROW)]] = True
+        mine = records & (self.writer != NO_ROW)
+        writer = self.writer[mine]
+        mask[writer[~self._placed(writer) | (ops.offset[writer] == ops.record_offset[mine])]] = True
         again = self.resent_sends
         mask[again] = np.isin(ops.value[again], ops.record_value[records])
         placed = again[ops.offset[again] != UNKNOWN]
@@ -354,8 +351,25 @@ class View:
         outside = (writer == NO_ROW) | (ops.txn[writer] == UNKNOWN) | (ops.fate[writer] == Fate.COMMITTED)
         outside &= ~self._perhaps_of_open_transaction
         certain = (ops.isolation == Isolation.READ_COMMITTED)[self.record_row]
-        durable: Mask = good & (outside | certain | self._in_certain_committed_read[writer] & (writer != NO_ROW))
+        durable: Mask = good & (outside | certain)
+        unsure = np.flatnonzero(good & ~durable)
+        durable[unsure] = self._are_among(unsure, self.committed_read & certain)
         return durable
+
+    def _are_among(self, these: Ints, records: Mask) -> Mask:
+        """Return which of these records have the value of one of `records`, and its offset if the value is not unique.
+
+        Of equal values one may be committed and another aborted, so only the offset shows which one was read.
+        """
+        ops, value = self.ops, self.ops.record_value[these]
+        found: Mask = np.isin(value, ops.record_value[records])
+        several = np.append(ops.value[self.resent_sends], TOMBSTONE)
+        again = np.flatnonzero(found & np.isin(value, several))
+        mine = records & np.isin(ops.record_value, several)
+        there = {*zip(ops.record_value[mine].tolist(), ops.record_offset[mine].tolist(), strict=True)}
+        pairs = zip(value[again].tolist(), ops.record_offset[these[again]].tolist(), strict=True)
+        found[again] = [pair in there for pair in pairs]
+        return found
 
     @property
     def _perhaps_of_open_transaction(self) -> Mask:

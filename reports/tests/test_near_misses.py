@@ -105,7 +105,104 @@ def lost_although_sent_twice(h: History) -> None:
     h.fetch(0, (1, 2), end=2)
 
 
+def _aborted_and_committed(h: History, committed: int) -> None:
+    """Record one value in an aborted transaction and in a committed one, which read_committed has at an offset."""
+    for txn, how in ((1, "abort"), (2, "commit")):
+        begin(h, txn)
+        h.send(7, txn=txn, kind="info")
+        if txn == 1:
+            h.begin(60, "fetch", position=0, isolation="read_uncommitted")
+            h.end(60, value=[[0, 7]], high_watermark=1)
+        end(h, txn, how)
+    h.send(1, 1)
+    h.begin(61, "fetch", position=committed, isolation="read_committed")
+    h.end(61, value=[[committed, 7]], high_watermark=4)
+    h.fetch(0, (1, 1), end=5)
+
+
+@scenario()
+def the_aborted_one_of_two_equal_values_is_skipped(h: History) -> None:
+    _aborted_and_committed(h, 3)
+
+
+@scenario(6)
+def the_committed_one_of_two_equal_values_is_skipped(h: History) -> None:
+    _aborted_and_committed(h, 0)
+
+
+@scenario(4, idempotence=False)
+def an_acknowledged_record_is_read_elsewhere_only(h: History) -> None:
+    h.send(1, 1)
+    h.send(2, 2, process=2)
+    h.fetch(0, (0, 1), (2, 2), end=3)
+
+
+@scenario(idempotence=False)
+def an_acknowledged_record_is_read_elsewhere_too(h: History) -> None:
+    h.send(1, 1)
+    h.send(2, 2, process=2)
+    h.fetch(0, (0, 1), (1, 1), (2, 2), end=3)
+
+
+def _assigned_at(h: History, position: int) -> None:
+    h.send(1, 0)
+    h.send(2, 1)
+    h.assign(position=position)
+    h.poll((0, 1), (1, 2))
+
+
+@scenario(7)
+def a_poll_begins_below_its_assigned_position(h: History) -> None:
+    _assigned_at(h, 1)
+
+
+@scenario()
+def a_poll_begins_at_its_assigned_position(h: History) -> None:
+    _assigned_at(h, 0)
+
+
 # Transactions and the last stable offset.
+
+
+def _passed_by_the_stable_offset(h: History, following: int) -> None:
+    """Record a last stable offset behind a transaction, and a record that is sent after that reply."""
+    begin(h, 1)
+    h.send(1, 0, txn=1, process=1)
+    h.send(2, 1, process=2)
+    h.fetch(0, (1, 2), end=following, last_stable_offset=2)
+    h.send(9, following, process=9)
+    h.fetch(0, (1, 2), (following, 9), end=following + 1)
+
+
+@scenario(19)
+def the_marker_of_a_transaction_has_no_place(h: History) -> None:
+    _passed_by_the_stable_offset(h, 2)
+
+
+@scenario()
+def the_marker_of_a_transaction_has_a_place(h: History) -> None:
+    _passed_by_the_stable_offset(h, 3)
+
+
+@scenario(19)
+def two_markers_have_one_place(h: History) -> None:
+    _two_transactions(h, 3)
+
+
+@scenario()
+def two_markers_have_two_places(h: History) -> None:
+    _two_transactions(h, 4)
+
+
+def _two_transactions(h: History, following: int) -> None:
+    for txn in (1, 2):
+        begin(h, txn)
+        h.send(txn, txn - 1, txn=txn, process=txn)
+    for txn in (1, 2):
+        end(h, txn)
+    h.fetch(0, (0, 1), (1, 2), end=following, last_stable_offset=2)
+    h.send(9, following, process=9)
+    h.fetch(2, (following, 9), end=following + 1)
 
 
 def _before_its_last_record(h: History, stable: int) -> None:
@@ -420,6 +517,24 @@ def _listed_at(h: History, *replies: tuple[str, int | None, int]) -> None:
     for node, epoch, high_watermark in replies:
         h.begin(70, "list_offsets", node=node, leader_epoch=epoch)
         h.end(70, "ok", high_watermark=high_watermark)
+
+
+def _listed_before(h: History, end: int) -> None:
+    """Record an end that the leader of epoch 2 lists while the former one acknowledges a record."""
+    h.begin(0, "send", value=1)
+    h.list_offsets(end, epoch=2)
+    h.end(0, offset=0, leader_epoch=1)
+    h.fetch(0, (0, 1), end=1, epoch=2)
+
+
+@scenario(28)
+def a_new_leader_lists_an_end_below_a_record_of_the_former_one(h: History) -> None:
+    _listed_before(h, 0)
+
+
+@scenario()
+def a_new_leader_lists_an_end_behind_the_records_of_the_former_one(h: History) -> None:
+    _listed_before(h, 1)
 
 
 @scenario(verdict="unknown")

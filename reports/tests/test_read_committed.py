@@ -2,9 +2,10 @@
 
 A send is appended at one moment between its invocation and its response, and is below the high watermark when it is
 acknowledged (acks=all). EndTxn takes effect between its invocation and its response; its markers are written at any
-later moment, and abort markers at any moment unless a commit was requested. A read returns the last stable offset of
-one moment: the first offset of the oldest open transaction, or the high watermark, which is anywhere between the
-acknowledged records and the log end. Clients outside the history may write too, and may have open transactions.
+later moment, each at an offset of its own, and abort markers at any moment unless a commit was requested. A read
+returns the last stable offset of one moment: the first offset of the oldest open transaction, or the high watermark,
+which is anywhere between the acknowledged records and the log end. Clients outside the history may write too, and may
+have open transactions.
 """
 
 import random
@@ -48,7 +49,7 @@ def possible(ops: list[Op]) -> bool:
     needed = [n for n, op in enumerate(steps) if op.what != "marker"]
     plain = {op.z for op in ops if op.what == "send" and op.txn == UNKNOWN}
 
-    def allowed(done: frozenset[int], op: Op, returned_end: int) -> bool:
+    def allowed(done: frozenset[int], op: Op, returned_end: int, end: int) -> bool:
         happened = [steps[n] for n in done]
         if op.what == "marker":
             is_commit = any(o.what == "commit" and o.txn == op.txn for o in happened)
@@ -57,8 +58,7 @@ def possible(ops: list[Op]) -> bool:
             return True
         marked = {o.txn for o in happened if o.what == "marker"}
         if op.what == "send":
-            last = all(o.z < op.z for o in happened if o.what == "send")
-            return returned_end <= op.z and last and op.txn not in marked
+            return max(returned_end, end) <= op.z and op.txn not in marked
         if returned_end > op.z or any(begin < op.z and txn not in marked for txn, begin in first.items()):
             return False
         # Records below the returned offset were in the log; later ones get larger offsets.
@@ -67,19 +67,22 @@ def possible(ops: list[Op]) -> bool:
         return proved <= op.z or may_be_open
 
     @cache
-    def explained(done: frozenset[int], returned_end: int) -> bool:
+    def explained(done: frozenset[int], returned_end: int, end: int) -> bool:
+        """Return whether the steps that are left can follow; the log ends at `end` at least."""
         left = [n for n in needed if n not in done]
         if not left:
             return True
         earliest = min(steps[n].returned for n in left)
         for n, op in enumerate(steps):
-            if n in done or op.invoked >= earliest or not allowed(done, op, returned_end):
+            if n in done or op.invoked >= earliest or not allowed(done, op, returned_end, end):
                 continue
-            if explained(done | {n}, max(returned_end, op.z) if op.what == "read" else returned_end):
+            returned = max(returned_end, op.z) if op.what == "read" else returned_end
+            grown = {"send": op.z + 1, "marker": max(end, returned_end) + 1}.get(op.what, end)
+            if explained(done | {n}, returned, grown):
                 return True
         return False
 
-    return explained(frozenset(), 0)
+    return explained(frozenset(), 0, 0)
 
 
 def random_history(chance: random.Random) -> list[Op]:

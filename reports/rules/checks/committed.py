@@ -5,11 +5,13 @@ not be visible at the reply, but they must not be visible before the EndTxn requ
 """
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
-from highwater.reports.columns import TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Status
+from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Status
 from highwater.reports.rules.checks.log import latest_of_key
+from highwater.reports.rules.checks.register import reported_ends
 from highwater.reports.rules.findings import (
     NO_ROW,
     Bounds,
@@ -22,6 +24,7 @@ from highwater.reports.rules.findings import (
     sweep,
 )
 from highwater.reports.rules.rule import Rule
+from highwater.reports.rules.summary import Timeline
 from highwater.reports.rules.view import View
 
 
@@ -91,35 +94,64 @@ def _passed(view: View) -> tuple[Ints, Ints]:
 def _begun(view: View) -> Bounds:
     """Return upper bounds: the last stable offset is at most the first offset of an open transaction.
 
-    A transaction is open at its commit request, and while it sends a record that is in the log.
+    A transaction is open at its commit request, while it sends a record that is in the log, and until its marker is
+    appended.
     """
     ops, sends = view.ops, view.sends
     known = (ops.txn[sends] != UNKNOWN) & (view.send_offset != UNKNOWN)
     rows, offset = sends[known], view.send_offset[known]
     order = np.lexsort((offset, ops.txn[rows]))
     rows, offset = rows[order], offset[order]
+    if not len(rows):
+        return Bounds(NOTHING, NOTHING, NOTHING)
     first = first_of_each(ops.txn[rows])
-    open_at = np.where(ops.fate[rows] == Fate.COMMITTED, ops.ended[rows], UNKNOWN)
     appended = ops.status[rows] != Status.FAIL
-    open_at = np.maximum(open_at, np.where(appended, _appended_after(view)[known][order], UNKNOWN))
-    latest = np.maximum.reduceat(open_at, first) if len(first) else first
+    committed = np.where(ops.fate[rows] == Fate.COMMITTED, ops.ended[rows], UNKNOWN)
+    latest = np.maximum.reduceat(np.maximum(committed, np.where(appended, ops.invoked[rows], UNKNOWN)), first)
+    if view.promise.acks_all and not view.promise.unclean_election:
+        last = np.maximum.reduceat(np.where(appended, offset, UNKNOWN), first)
+        begin = np.maximum(last + 1, _ends(view).before(np.maximum.reduceat(committed, first)))
+        latest = np.maximum(latest, _appended_at(view, begin, offset[first]))
     return Bounds(latest, offset[first], rows[first])
 
 
-def _appended_after(view: View) -> Ints:
-    """Return for each row in `sends` an event index before which the record was not appended.
+def _appended_at(view: View, begin: Ints, first: Ints) -> Ints:
+    """Return the event index before which the marker of each transaction was not appended.
 
-    A log that loses nothing only grows at its end: all records at smaller offsets were requested before.
+    A marker is at or above `begin`, at an offset without a record, which no transaction with a smaller `first` offset
+    needs for its own. A log that loses nothing grows only at its end: all records before were requested before.
     """
-    ops, sends, offset = view.ops, view.sends, view.send_offset
-    after: Ints = ops.invoked[sends].copy()
-    if view.promise.unclean_election or not view.promise.acks_all:
-        return after
-    there = np.flatnonzero((offset != UNKNOWN) & (ops.status[sends] != Status.FAIL))
-    there = there[np.argsort(offset[there], kind="stable")]
-    last_of_offset = np.searchsorted(offset[there], offset[there], "right") - 1
-    after[there] = np.maximum.accumulate(after[there])[last_of_offset]
-    return after
+    rows, offset = view.placed
+    rows = rows[np.argsort(offset[rows], kind="stable")]
+    taken = offset[rows]
+    requested = np.append(UNKNOWN, np.maximum.accumulate(view.ops.invoked[rows]))
+    ends = np.flatnonzero(np.diff(taken, append=NEVER) > 1)
+
+    def free(place: Ints) -> Ints:
+        """Return the first offset from each place on that has no record."""
+        slot = np.minimum(np.searchsorted(taken, place), len(taken) - 1)
+        behind: Ints = taken[ends[np.searchsorted(ends, slot)]] + 1
+        return np.where(taken[slot] == place, behind, place)
+
+    place = free(begin) if len(taken) else begin
+    for _ in range(MARKERS_AT_MOST):
+        order = np.lexsort((first, place))
+        again = order[1:][np.diff(place[order]) == 0]
+        if not len(again):
+            break
+        place[again] = free(place[again] + 1) if len(taken) else place[again] + 1
+    return requested[np.searchsorted(taken, place)]
+
+
+MARKERS_AT_MOST: Final = 100
+"""Markers that are given offsets of their own behind one record; the others may share the last, which finds less."""
+
+
+def _ends(view: View) -> Timeline:
+    """Return the ends that acknowledgements, reads, high watermarks and last stable offsets prove."""
+    ops, acked = view.ops, view.acked
+    bounds = [Bounds(ops.returned[acked], ops.offset[acked] + 1, acked), *reported_ends(view)]
+    return Timeline.of(np.concatenate([b.time for b in bounds]), np.concatenate([b.z for b in bounds]))
 
 
 def _released(view: View) -> Bounds:

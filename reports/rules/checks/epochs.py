@@ -1,9 +1,11 @@
 """Check leader epochs along the log: they never decrease with the offset (KIP-101)."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from highwater.reports.columns import UNKNOWN, Kind, Status
-from highwater.reports.rules.findings import Bounds, RuleFindings, Weight, running_maximum, sweep
+from highwater.reports.rules.findings import Bounds, RuleFindings, Weight, distinct, running_maximum, sweep, sweeps
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
 
@@ -20,9 +22,12 @@ def decreasing_epochs(view: View) -> tuple[RuleFindings, ...]:
         return ()
     weight = Weight.VIOLATION if promise.acks_all and not promise.unclean_election else Weight.UNDECIDED
     ends = _ends(view)
-    certain = sweep(_appended(view), ends)
+    certain = sweeps([(_appended(view), ends), *_listed(view, ends)])
     unsure = sweep(_acknowledged(view), ends.where(~np.isin(ends.row, certain[0])))
-    return RuleFindings(Rule.EPOCH_SAFETY, *certain, weight), RuleFindings(Rule.EPOCH_SAFETY, *unsure, Weight.UNDECIDED)
+    return tuple(
+        RuleFindings(Rule.EPOCH_SAFETY, first, second, view.ops.leader_epoch[first], weight)
+        for (first, second, _), weight in ((certain, weight), (unsure, Weight.UNDECIDED))
+    )
 
 
 def _ends(view: View) -> Bounds:
@@ -39,6 +44,23 @@ def _acknowledged(view: View) -> Bounds:
     ops = view.ops
     rows = view.acked[ops.leader_epoch[view.acked] != UNKNOWN]
     return Bounds(ops.offset[rows], ops.leader_epoch[rows], rows)
+
+
+def _listed(view: View, ends: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
+    """Yield the ends that leaders of each epoch listed, and larger ones of older epochs, to sweep over the time.
+
+    A new leader lists no end below the records of former epochs (KIP-207), whenever those reply; rules 14 and 16 find
+    an end below what was proved before. Ends are negative, since the smaller one is first.
+    """
+    ops = view.ops
+    listing = view.reports & (ops.kind == Kind.LIST_OFFSETS) & (ops.high_watermark != UNKNOWN)
+    rows = np.flatnonzero(listing & (ops.leader_epoch != UNKNOWN))
+    for epoch in distinct(ops.leader_epoch[rows]):
+        mine, older = rows[ops.leader_epoch[rows] == epoch], ends.where(ends.z < epoch)
+        yield (
+            Bounds(ops.invoked[mine], -ops.high_watermark[mine], mine),
+            Bounds(ops.returned[older.row], -older.time, older.row),
+        )
 
 
 def _appended(view: View) -> Bounds:

@@ -212,7 +212,8 @@ def _reads_before_and_after(view: View, gaps: Gaps) -> tuple[Ints, Ints]:
 def nonmonotonic_polls(view: View) -> tuple[RuleFindings, RuleFindings]:
     """Find nonmonotonic-poll and int-nonmonotonic-poll.
 
-    A reader may go back if it names its position, or after it aborted a transaction.
+    A reader may go back if it names its position, or after it aborted a transaction. A consumer drops what a fetch
+    returns below its position, so its first poll after an assignment or a seek has no record below the stated one.
     """
     ops, reading = view.ops, view.reading
     rows, before = reading.row, reading.before
@@ -220,6 +221,7 @@ def nonmonotonic_polls(view: View) -> tuple[RuleFindings, RuleFindings]:
     back = np.zeros(len(rows), bool)
     back[1:] = goes_on[1:] & (reading.first[1:] <= reading.last[:-1]) & (ops.position[rows[1:]] == UNKNOWN)
     back &= ~_follows_abort(view)
+    back |= (ops.began[rows] == Began.ASSIGNED) & (reading.first < ops.position[rows])
     inside = view.record_row[view.offset_decreases + 1]
     once = first_of_each(inside)
     return (

@@ -5,11 +5,11 @@ is at least z", an upper bound says "at t it was at most z". An upper bound belo
 and the two operations are its witnesses.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from highwater.reports.columns import NEVER, NOTHING, UNKNOWN, Ints, Isolation, Kind, smallest_due_offsets
+from highwater.reports.columns import NEVER, UNKNOWN, Ints, Isolation, Kind, smallest_due_offsets
 from highwater.reports.rules.checks.log import send_bounds
 from highwater.reports.rules.findings import (
     NO_ROW,
@@ -22,6 +22,7 @@ from highwater.reports.rules.findings import (
     no_findings,
     no_second_witness,
     sweep,
+    sweeps,
 )
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.summary import NO_EPOCH
@@ -48,8 +49,13 @@ def future_ends(view: View) -> RuleFindings:
     if promise.unclean_election and promise.unclean_known:
         return no_findings(Rule.FUTURE_READ)
     weight = Weight.VIOLATION if promise.unclean_known else Weight.UNDECIDED
-    ends = _ends(view) + _stable_ends(view) + _read_to(view)
-    return RuleFindings(Rule.FUTURE_READ, *sweep(ends, send_bounds(view)), weight)
+    high, stable, read = reported_ends(view)
+    return RuleFindings(Rule.FUTURE_READ, *sweep(high + stable + read, send_bounds(view)), weight)
+
+
+def reported_ends(view: View) -> list[Bounds]:
+    """Return lower bounds of the log end: reported high watermarks and last stable offsets, and records of reads."""
+    return [_ends(view), _stable_ends(view), _read_to(view)]
 
 
 def _reports(view: View, column: Ints) -> Ints:
@@ -96,22 +102,14 @@ def _split(rule: Rule, view: View, lower: Bounds, upper: Bounds) -> tuple[RuleFi
         return tuple(no_findings(rule, weight) for weight in Weight)
     suspects = upper.where(np.isin(upper.row, over_all))
     suspects = suspects.where(~view.by_follower[suspects.row])
-    within = _sweeps((*_by_epoch(view, lower, suspects), *_listed(view, lower, suspects)))
-    undecided = _sweeps(_perhaps_within(view, lower, suspects.where(~np.isin(suspects.row, within[0]))))
+    within = sweeps((*_by_epoch(view, lower, suspects), *_listed(view, lower, suspects)))
+    undecided = sweeps(_perhaps_within(view, lower, suspects.where(~np.isin(suspects.row, within[0]))))
     across = ~np.isin(over_all, np.concatenate([within[0], undecided[0]]))
     return (
         RuleFindings(rule, *within),
         RuleFindings(rule, *undecided, Weight.UNDECIDED),
         RuleFindings(rule, over_all[across], witness[across], z[across], Weight.INFORMATION),
     )
-
-
-def _sweeps(pairs: Iterable[tuple[Bounds, Bounds]]) -> tuple[Ints, Ints, Ints]:
-    """Sweep all pairs of bounds, and keep the first result for each upper row."""
-    parts = [sweep(low, up) for low, up in pairs]
-    upper, lower, z = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else (NOTHING,) * 3
-    first = first_of_each(upper)
-    return upper[first], lower[first], z[first]
 
 
 def _by_epoch(view: View, lower: Bounds, upper: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
@@ -268,8 +266,8 @@ def deleted_records(view: View) -> tuple[RuleFindings, ...]:
         return ()
     upper = _smallest_due(view)
     suspects = upper.where(np.isin(upper.row, sweep(lower, upper)[0]))
-    within = _sweeps(_by_epoch(view, lower, suspects))
-    undecided = _sweeps(_perhaps_of_one_epoch(view, lower, suspects.where(~np.isin(suspects.row, within[0]))))
+    within = sweeps(_by_epoch(view, lower, suspects))
+    undecided = sweeps(_perhaps_of_one_epoch(view, lower, suspects.where(~np.isin(suspects.row, within[0]))))
     return (
         RuleFindings(Rule.RESURRECTED_RECORD, *within),
         RuleFindings(Rule.RESURRECTED_RECORD, *undecided, Weight.UNDECIDED),

@@ -188,10 +188,8 @@ class History:
         return any(self.is_record_of(send, *record) for row in self.reads if row.succeeded for record in row.records)
 
     def is_record_of(self, send: Row, offset: int, value: int) -> bool:
-        """Return whether a record may be that of a send: by its offset for tombstones and equal values, if known."""
-        by_offset = value == TOMBSTONE or (
-            len(self.sends_of(value)) > 1 and send.acknowledged and send.offset is not None
-        )
+        """Return whether a record may be that of a send: by its offset for tombstones, or if it was acknowledged."""
+        by_offset = value == TOMBSTONE or (send.acknowledged and send.offset is not None)
         return value == send.value and (not by_offset or offset == send.offset)
 
     @cached_property

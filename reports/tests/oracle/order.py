@@ -116,12 +116,17 @@ def weight_of_order(history: History, previous: Row, later: Row) -> Weight:
 
 
 def decreasing_epochs(history: History, found: Findings) -> None:
-    """An operation of one leader epoch has a record of a newer one at or below the last offset that it proves."""
+    """An operation of one leader epoch has a record of a newer one at or below the last offset that it proves.
+
+    Or it has records at or above the end that ListOffsets of a newer leader returned.
+    """
     promise = history.promise
     if (promise.acks_known and not promise.acks_all) or (promise.unclean_known and promise.unclean_election):
         return
     certain = Weight.VIOLATION if promise.acks_all and not promise.unclean_election else Weight.UNDECIDED
     for row in history.epoch_statements:
+        if any(lists_end_below(listed, row) for listed in history.replies):
+            found.add(Rule.EPOCH_SAFETY, certain, row.row)
         for send in history.sends:
             place = history.place(send)
             if send.rejected or place is None or place >= end_below(row):
@@ -130,6 +135,13 @@ def decreasing_epochs(history: History, found: Findings) -> None:
                 found.add(Rule.EPOCH_SAFETY, certain, row.row)
             elif send.acknowledged and send.offset is not None and is_newer(send, row):
                 found.add(Rule.EPOCH_SAFETY, Weight.UNDECIDED, row.row)
+
+
+def lists_end_below(listed: Row, row: Row) -> bool:
+    """Return whether ListOffsets of a newer leader states an end below the records of an operation, not after it."""
+    if listed.kind is not Kind.LIST_OFFSETS or listed.high_watermark is None or row.precedes(listed):
+        return False
+    return is_newer(listed, row) and listed.high_watermark < end_below(row)
 
 
 def end_below(row: Row) -> int:

@@ -125,12 +125,16 @@ def due_offsets(history: History, reader: Row, *, is_end: bool = False) -> set[i
 
 
 def is_durable(history: History, offset: int, value: int) -> bool:
-    """Return whether a record is outside transactions, of a committed one, or its value was read as committed."""
+    """Return whether a record is outside transactions, of a committed one, or was read as committed.
+
+    It is identified by its value, or by its offset if the value was sent several times, or is none.
+    """
     writers = history.writers(offset, value)
+    by_offset = value == TOMBSTONE or len(history.sends_of(value)) > 1
     outside = all(send.txn is None or send.committed for send in writers)
     committed = [row for row in history.reads if row.succeeded and history.is_read_committed(row)]
     return outside or any(
-        value == other and (value != TOMBSTONE or at == offset) for row in committed for at, other in row.records
+        value == other and (not by_offset or at == offset) for row in committed for at, other in row.records
     )
 
 
@@ -221,14 +225,21 @@ def disordered_reads(history: History, found: Findings) -> None:
 
 
 def repeated_reads(history: History, found: Findings) -> None:
-    """A poll returned an offset that the poll before it had passed; a read that names its position may go back."""
+    """A poll returned an offset that it, or its assignment or seek, had passed; a read at a position may go back."""
     for read in history.reads:
+        if is_below_its_assignment(read):
+            found.add(Rule.NONMONOTONIC_POLL, Weight.VIOLATION, read.row)
         previous = history.previous_read(read)
         if previous is None or read.position is not None or not read.succeeded:
             continue
         rewinds = previous.aborted and read.txn != previous.txn  # after an abort the consumer returns to its start
         if read.first <= previous.last and not rewinds:
             found.add(Rule.NONMONOTONIC_POLL, Weight.VIOLATION, read.row)
+
+
+def is_below_its_assignment(read: Row) -> bool:
+    """Return whether the first poll after an assignment or seek is below the position that this states."""
+    return read.succeeded and read.began == Began.ASSIGNED and read.first < (read.position or 0)
 
 
 def torn_transactions(history: History, found: Findings) -> None:

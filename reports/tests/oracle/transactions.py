@@ -28,20 +28,53 @@ def early_reads(history: History, found: Findings) -> None:
 def begin_of_commit(history: History, send: Row) -> int:
     """Return when the commit of a transaction can have been requested at the earliest, if it is not stated.
 
-    All its sends have begun then, and so have those whose records are before one of its records in the log.
+    All its sends have begun then, and so have those whose records are before its marker in the log.
     """
-    siblings = [other for other in history.sends if other.txn == send.txn and not other.rejected]
-    place = max((at for at in map(history.place, siblings) if at is not None), default=None)
-    sent = [0]
-    keeps_records = history.promise.acks_all and not history.promise.unclean_election
-    for other in history.sends:
-        offset = history.place(other)
-        if offset is None or other.rejected:
-            continue
-        is_before = place is not None and offset <= place
-        if other.txn == send.txn or (is_before and keeps_records):
-            sent.append(other.invoked)
-    return max(sent)
+    sent = [other.invoked for other in history.sends if other.txn == send.txn and is_in_log(history, other)]
+    if history.promise.acks_all and not history.promise.unclean_election:
+        marker = marker_places(history).get(send.txn, 0)
+        sent += [
+            other.invoked for other in history.sends if is_in_log(history, other) and place_of(history, other) < marker
+        ]
+    return max(sent, default=0)
+
+
+def is_in_log(history: History, send: Row) -> bool:
+    return not send.rejected and history.place(send) is not None
+
+
+def place_of(history: History, send: Row) -> int:
+    return history.place(send) or 0
+
+
+def marker_places(history: History) -> dict[int | None, int]:
+    """Return where the marker of each transaction is at the earliest, if those with smaller first records have theirs.
+
+    It is behind its records, and behind the end that was proved before its commit was requested.
+    """
+    sends = [send for send in history.sends if history.place(send) is not None]
+    taken = {place_of(history, send) for send in sends if not send.rejected}
+    firsts = {txn: min(place_of(history, s) for s in sends if s.txn == txn) for txn in {s.txn for s in sends} - {None}}
+    places: dict[int | None, int] = {}
+    for txn in sorted(firsts, key=lambda txn: (firsts[txn], txn)):
+        mine = [send for send in sends if send.txn == txn]
+        behind = [place_of(history, send) + 1 for send in mine if not send.rejected]
+        ended = max((send.ended or 0 for send in mine if send.committed), default=0)
+        ends = [*history.end_proofs, *stable_ends(history), *acknowledged_ends(history)]
+        place = max([0, *behind, *(end for end, proof in ends if proof.returned < ended)])
+        while place in taken:
+            place += 1
+        places[txn] = place
+        taken.add(place)
+    return places
+
+
+def stable_ends(history: History) -> list[tuple[int, Row]]:
+    return [(row.last_stable_offset, row) for row in history.replies if row.last_stable_offset is not None]
+
+
+def acknowledged_ends(history: History) -> list[tuple[int, Row]]:
+    return [(send.offset + 1, send) for send in history.acknowledged if send.offset is not None]
 
 
 def is_beyond(history: History, row: Row, send: Row) -> bool:

@@ -28,10 +28,11 @@ from highwater.reports.tests.oracle.log_start import (
     proved_log_starts,
     weight_of_gap,
 )
-from highwater.reports.tests.oracle.order import end_below, in_order
+from highwater.reports.tests.oracle.order import end_below, in_order, lists_end_below
 from highwater.reports.tests.oracle.reads import (
     durable_values,
     existing_offsets,
+    is_below_its_assignment,
     is_durable,
     is_latest_of_key,
     is_latest_record,
@@ -261,8 +262,15 @@ def _weight_of_truncation(first: Row, second: Row | None, offset: int, history: 
     return Weight.UNDECIDED if undecided else weight
 
 
-def _repeats(first: Row, second: Row, offset: int, history: History) -> bool:
-    """The first, which names no position, returned an offset again that its predecessor had passed."""
+def _repeats(first: Row, second: Row | None, offset: int, history: History) -> bool:
+    """The first, which names no position, returned an offset again that its predecessor had passed.
+
+    Or it is below the position that its assignment or seek states, and there is no other operation.
+    """
+    if is_below_its_assignment(first):
+        return second is None or second is history.previous_read(first)
+    if second is None:
+        return False
     if first.position is not None or not first.succeeded or second is not history.previous_read(first):
         return False
     rewinds = second.aborted and first.txn != second.txn  # after an abort the consumer returns to its start
@@ -455,9 +463,14 @@ def _is_inverted(first: Row, second: Row, offset: int, history: History) -> bool
 
 
 def _has_newer_record(first: Row, second: Row, offset: int, history: History) -> bool:
-    """The second states a newer epoch: of a record of the first, or before a record of the first was sent."""
+    """The second states a newer epoch: of a record of the first, or before a record of the first was sent.
+
+    Or it lists an end below the records of the first.
+    """
     if first.leader_epoch != offset or second.leader_epoch is None or second.leader_epoch <= offset:
         return False
+    if lists_end_below(second, first):
+        return second.replies_as_leader and first in history.epoch_statements
     mine = [send for send in history.sends if not send.rejected and _is_below(history.place(send), end_below(first))]
     return any(second is send or second.precedes(send) for send in mine) and first in history.epoch_statements
 
@@ -470,7 +483,8 @@ def _weight_of_epochs(first: Row, second: Row | None, offset: int, history: Hist
     assert second is not None
     mine = [send for send in history.sends if not send.rejected and _is_below(history.place(send), end_below(first))]
     certain = history.promise.acks_all and not history.promise.unclean_election
-    return Weight.VIOLATION if certain and any(map(second.precedes, mine)) else Weight.UNDECIDED
+    shown = any(map(second.precedes, mine)) or lists_end_below(second, first)
+    return Weight.VIOLATION if certain and shown else Weight.UNDECIDED
 
 
 def _weight_of_receipt(first: Row, second: Row | None, offset: int, history: History) -> Weight:
@@ -754,6 +768,7 @@ def _of_two(pair: Pair) -> Predicate:
 PREDICATES: Final[dict[Rule, Predicate]] = {
     Rule.PHANTOM_READ: _is_phantom,
     Rule.UNSEEN: _is_unseen,
+    Rule.NONMONOTONIC_POLL: _repeats,
     Rule.POLL_SKIP: _skips_before,
     Rule.READ_BEYOND_END: _is_beyond_end,
     Rule.STABLE_OFFSET_BEYOND_END: _is_stable_beyond_end,
@@ -764,7 +779,6 @@ PREDICATES: Final[dict[Rule, Predicate]] = {
         Rule.DUPLICATE: _is_duplicate,
         Rule.LOST_WRITE: _is_lost,
         Rule.TRUNCATED_AFTER_READ: _is_truncated,
-        Rule.NONMONOTONIC_POLL: _repeats,
         Rule.INT_NONMONOTONIC_POLL: _skips_within,
         Rule.NONMONOTONIC_SEND: _is_disordered,
         Rule.INT_SEND_SKIP: _is_interleaved,
