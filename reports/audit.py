@@ -186,7 +186,8 @@ def _coverage(rules: list[RuleRow], history: Ingested) -> Coverage:
 
 
 def _severity(anomaly: Anomaly, finding: RuleFindings | StepFinding, history: Ingested) -> Severity:
-    severity = anomaly.judge(history.config)
+    certain = finding.weight is Weight.CERTAIN
+    severity = anomaly.severity if certain else anomaly.judge(history.config)
     if finding.weight is Weight.INFORMATION:
         return Severity.INFORMATION
     if finding.weight is Weight.UNDECIDED and severity is Severity.VIOLATION:

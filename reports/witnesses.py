@@ -91,9 +91,12 @@ def _one_for_each_range(offsets: Ints) -> Ints:
 
 
 def _evidence(anomaly: Anomaly, finding: StepFinding) -> Evidence:
-    roles = zip(anomaly.witnesses, (finding.first, finding.second), strict=True)
+    steps = [finding.first] if finding.second == finding.first else [finding.first, finding.second]
+    roles = zip(anomaly.witnesses, steps, strict=False)
     return Evidence(
-        partition=finding.subject, offset=finding.number, operations=[_step_witness(role, step) for role, step in roles]
+        partition=finding.subject,
+        offset=finding.number,
+        operations=[_step_witness(role, step) for role, step in roles],
     )
 
 

@@ -122,7 +122,7 @@ WHOLE: Final[tuple[Check, ...]] = (is_the_same_when_divided, passes_the_tests)
 BOTH: Final[tuple[Check, ...]] = (agrees_with_the_oracle, is_the_same_when_divided, names_witnesses, passes_the_tests)
 TESTS: Final[tuple[Check, ...]] = (passes_the_tests,)
 CHECKS: Final[dict[str, tuple[Check, ...]]] = {
-    **dict.fromkeys(("committed", "cycles", "findings", "log", "polls", "register", "storage"), ORACLE),
+    **dict.fromkeys(("committed", "cycles", "entries", "findings", "log", "polls", "register", "storage"), ORACLE),
     **dict.fromkeys(("division", "merge"), WHOLE),
     **dict.fromkeys(("partition", "summary", "view"), BOTH),
     **dict.fromkeys(("epochs", "group_reads", "groups", "outcomes", "run", "step_findings"), TESTS),

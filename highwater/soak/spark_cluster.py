@@ -22,10 +22,10 @@ from highwater.reports.execution.spark_session import spark_session
 from highwater.reports.rules.division import FirstPass
 from highwater.reports.rules.findings import RuleFindings
 from highwater.reports.rules.view import View
-from highwater.reports.synth.plants import PLANTS
+from highwater.reports.synth.plants import PLANTS, SETTINGS
 from highwater.reports.synth.write import synth_dataset
 
-PLANTED: Final = {rule: 1 for rule in PLANTS if rule != 35}  # rule 35 needs another topic setting
+PLANTED: Final = {rule: 1 for rule in PLANTS if rule not in SETTINGS}
 
 
 class ExecutorDies(FirstPass):

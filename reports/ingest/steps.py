@@ -96,7 +96,7 @@ class Steps:
         step = Step(
             "reset_to" if run.reset else "resume", run.since, done.index, self._number(invoke.process), Status.OK, key,
             records[0][0], group=self._group(group), position=run.held.get(key, UNKNOWN), at_ms=run.at_ms,
-            calm_ms=run.calm_ms,
+            calm_ms=run.calm_ms, text=done.isolation or invoke.isolation or "",
         )  # fmt: skip
         self._tables.add(step)
         if self._uncertain_polls.get(group, UNKNOWN) > self._reached_at.get((group, key), UNKNOWN):

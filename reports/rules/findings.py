@@ -18,6 +18,7 @@ NO_ROW = -1
 class Weight(IntEnum):
     """What findings mean in a history whose settings exclude the anomaly (docs/audit/rules.md)."""
 
+    CERTAIN = -1  # a violation whatever retries the settings allow: they are those of other producers
     VIOLATION = 0
     UNDECIDED = 1  # something that the history does not state may explain them
     INFORMATION = 2  # a correct Kafka may show them too
@@ -74,6 +75,7 @@ class Promise:
     patience_ms: int = -1
     started_ms: int = 0
     offset_expiry: bool = False
+    complete: bool = False  # known: the history has all clients, and the log was empty before
     isolation: int = UNKNOWN  # isolation level of reads that do not state it
     shown_commits: tuple[int, ...] = ()  # transactions of unknown outcome that reads prove to have committed
 
@@ -95,6 +97,7 @@ class Promise:
             patience_ms=or_none(config.patience_ms),
             started_ms=config.started_ms,
             offset_expiry=config.offset_expiry is True,
+            complete=config.complete is True,
             isolation=ISOLATIONS[config.isolation],
             shown_commits=shown_commits,
         )

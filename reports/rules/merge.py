@@ -23,7 +23,7 @@ SMALLEST_OFFSET_PER_ROW: Final = {Rule.POLL_SKIP, Rule.INT_NONMONOTONIC_POLL, Ru
 SHARED_RULES: Final = {
     Rule.TRUNCATED_AFTER_READ, Rule.POLL_SKIP, Rule.INT_NONMONOTONIC_POLL, Rule.NONMONOTONIC_SEND, Rule.STALE_READ,
     Rule.FUTURE_READ, Rule.HIGH_WATERMARK_REGRESSION, Rule.SILENT_RESET, Rule.READ_BEYOND_END, Rule.RESURRECTED_RECORD,
-    Rule.PRODUCER_REORDER, Rule.EPOCH_SAFETY,
+    Rule.PRODUCER_REORDER, Rule.EPOCH_SAFETY, Rule.APPEND_INVERSION,
 }  # fmt: skip
 """Rules that find anomalies in several ways or with several weights: a culprit counts once, with the largest."""
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from highwater.reports.columns import UNKNOWN, Kind, Operations, Status
-from highwater.reports.rules.checks import committed, cycles, epochs, log, polls, register, storage
+from highwater.reports.rules.checks import committed, cycles, entries, epochs, log, polls, register, storage
 from highwater.reports.rules.findings import Mask, Promise, RuleFindings
 from highwater.reports.rules.merge import FamilyFindings, merge_findings
 from highwater.reports.rules.rule import Rule
@@ -66,6 +66,11 @@ def sends_and_quiet_rows(ops: Operations) -> Mask:
     return mask
 
 
+def sends_and_ends(ops: Operations) -> Mask:
+    mask: Mask = (ops.kind == Kind.SEND) | (ops.high_watermark != UNKNOWN)
+    return mask
+
+
 def states_stable_offset(ops: Operations) -> Mask:
     mask: Mask = ops.last_stable_offset != UNKNOWN
     return mask
@@ -85,6 +90,10 @@ STUCK: Final = (
     "open_ms",
 )
 JUMPS: Final = (*READS, "log_start_offset", "group", "began", "isolation")
+ENTRIES: Final = (
+    *READS, "offset", "value", "high_watermark", "last_stable_offset", "log_start_offset", "isolation", "txn",
+    "producer", "gave_up", "quiet", "node", "leader_epoch", "at_ms", "calm_ms", "open_ms",
+)  # fmt: skip
 FAMILIES: Final = (
     Family(log.inconsistent_offsets, Cut.OFFSETS),
     Family(log.duplicates, Cut.OFFSETS),
@@ -97,6 +106,10 @@ FAMILIES: Final = (
     Family(log.nonmonotonic_sends, Cut.ROWS),
     Family(log.nonmonotonic_transactions, Cut.WHOLE, ("offset", "txn", "producer", "sequence"), ("txn", "sequence"),
            acknowledged),
+    Family(
+        log.disordered_transactions, Cut.WHOLE, ("invoked", "process", "offset", "value", "txn", "producer", "gave_up"),
+        ("txn",), sends_not_rejected,
+    ),
     Family(log.append_inversions, Cut.TIME),
     Family(polls.nonmonotonic_polls, Cut.ROWS),
     Family(polls.continued_after_abort, Cut.WHOLE, (*READS, "txn"), ("txn",), reads_with_records),
@@ -105,6 +118,10 @@ FAMILIES: Final = (
     Family(polls.sends_between, Cut.WHOLE, ("offset", "txn"), ("txn",), acknowledged),
     Family(polls.silent_resets, Cut.OFFSETS),
     Family(register.stale_reads, Cut.TIME),
+    Family(
+        register.stale_counts, Cut.WHOLE, ("invoked", "returned", "high_watermark", "leader_epoch", "node"),
+        rows=sends_and_ends,
+    ),
     Family(
         register.stale_stable_ends, Cut.WHOLE,
         (*READS, "offset", "last_stable_offset", "leader_epoch", "node", "txn"), ("last_stable_offset", "txn"),
@@ -117,10 +134,7 @@ FAMILIES: Final = (
     Family(register.deleted_records, Cut.TIME),
     Family(committed.aborted_reads, Cut.OFFSETS),
     Family(committed.own_reads, Cut.OFFSETS),
-    Family(
-        committed.early_reads, Cut.WHOLE,
-        (*READS, "offset", "value", "high_watermark", "last_stable_offset", "isolation", "txn"), ("txn",),
-    ),
+    Family(committed.early_reads, Cut.WHOLE, ENTRIES, ("txn",)),
     Family(committed.passed_over, Cut.OFFSETS),
     Family(
         committed.hanging_transactions, Cut.WHOLE,
@@ -139,6 +153,8 @@ FAMILIES: Final = (
         epochs.decreasing_epochs, Cut.WHOLE,
         (*READS, "offset", "value", "high_watermark", "leader_epoch", "node"), rows=states_epoch_or_sends,
     ),
+    Family(entries.unexplained_offsets, Cut.WHOLE, ENTRIES),
+    Family(entries.crowded_sends, Cut.WHOLE, ENTRIES),
     Family(storage.stuck_ends, Cut.WHOLE, STUCK, ("calm_ms",), sends_and_quiet_rows),
 )  # fmt: skip
 """All families; their positions order the findings."""

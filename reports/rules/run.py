@@ -33,15 +33,17 @@ def check_run(
     findings = [(key, finding) for key, mine in map_partitions(FirstPass()) for finding in mine]
     decided = CANDIDATES | {Rule.LOST_WRITE, *group_reads.DECIDED}
     plain = [(key, finding) for key, finding in findings if finding.rule not in decided]
+    by_committed_offsets = list(_by_committed_offsets(map_partitions, tables, findings))
     findings_of_several = (
-        *_by_committed_offsets(map_partitions, tables, findings),
+        *by_committed_offsets,
         *_torn(map_partitions, findings),
         *_circles(map_partitions, tables, findings),
         *(without_place(map_partitions) if without_offset and not promise.compaction else ()),
     )
     return [*plain, *((key, finding) for key, finding in findings_of_several if len(finding.first))], [
-        *groups.committed_offsets(tables, promise.patience_ms),
+        *groups.committed_offsets(tables, promise),
         *_ahead(map_partitions, tables),
+        *_skipping(map_partitions, tables, promise, by_committed_offsets),
         *groups.zombie_commits(tables, offset_expiry=promise.offset_expiry),
         *run.fenced_commits(tables),
         *groups.double_ownership(tables, offset_expiry=promise.offset_expiry),
@@ -287,6 +289,32 @@ def _left_out(commits: Mapping[str, list[CommitAndPoll]], key: str, view: View) 
         return bool(end > first)
 
     return [pair for pair in commits[key] if skips(*pair)]
+
+
+# -- silent-reset: beyond the committed offset ------------------------------------------------------------
+
+
+def _skipping(
+    map_partitions: PartitionMap, tables: Tables, promise: Promise, known: ByPartition
+) -> Iterator[StepFinding]:
+    """Find silent-reset: a member resumed beyond each offset that its group may have committed, and skipped records.
+
+    `known` are the findings about members that resumed beyond the position of their group.
+    """
+    by_key: dict[str, list[group_reads.Resumed]] = {}
+    for resumed in group_reads.beyond_commits(tables, promise) if not promise.compaction else ():
+        by_key.setdefault(resumed.step.subject, []).append(resumed)
+    if not by_key:
+        return
+    of_key = {
+        key: [found for place, found in known if place == key and found.rule == Rule.SILENT_RESET] for key in by_key
+    }
+    task = ColumnTask(partial(group_reads.reads_of, of_key), group_reads.COLUMNS)
+    blamed = {key: {int(at) for each in reads for at in each.returned} for key, reads in map_partitions(task, by_key)}
+    for key, found in map_partitions(SpanTask(partial(group_reads.skipping, by_key), group_reads.smallest), by_key):
+        new = [pair for pair in found if pair[0].step.returned not in blamed[key]]
+        for resumed, offset in sorted(new, key=lambda pair: pair[0].step.returned):
+            yield StepFinding(Rule.SILENT_RESET, key, offset, resumed.step, resumed.proof, resumed.weight)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from highwater.reports.columns import UNKNOWN
 from highwater.reports.rules.findings import Bounds, Weight, sweep
 from highwater.reports.rules.rule import Rule
 from highwater.reports.tables import Step
 
 
 class StepFinding(NamedTuple):
-    """One finding: `first` is the wrong step, `second` the step that contradicts it."""
+    """One finding: `first` is the wrong step, `second` the one that contradicts it, or `first` if it is alone."""
 
     rule: Rule
     subject: str
@@ -43,24 +44,27 @@ def _bounds(steps: list[Step], times: list[int]) -> tuple[list[int], list[int], 
 class Proofs:
     """Proved numbers so far, to find the latest-invoked proof above a number. Add steps in the order of their returns.
 
-    Keeps only steps that no other exceeds in both: `numbers` increase while `invoked` of `steps` decreases.
+    Keeps only steps that no other exceeds in both: `numbers` increase while `invoked` of `steps` decreases. With `sign`
+    -1 it finds proofs below a number.
     """
 
+    sign: int = 1
     numbers: list[int] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
     def add(self, step: Step) -> None:
-        end = bisect_right(self.numbers, step.number)
+        number = self.sign * step.number
+        end = bisect_right(self.numbers, number)
         if end < len(self.steps) and self.steps[end].invoked >= step.invoked:
             return
         first = end
         while first and self.steps[first - 1].invoked <= step.invoked:
             first -= 1
-        self.numbers[first:end] = [step.number]
+        self.numbers[first:end] = [number]
         self.steps[first:end] = [step]
 
-    def above(self, number: int) -> Step | None:
-        slot = bisect_right(self.numbers, number)
+    def beyond(self, number: int) -> Step | None:
+        slot = bisect_right(self.numbers, self.sign * number)
         return self.steps[slot] if slot < len(self.steps) else None
 
 
@@ -83,6 +87,14 @@ class Writes:
         begins, latest = self._by_number.get(number, ([], []))
         slot = bisect_left(begins, until) - 1
         return slot >= 0 and latest[slot] > since
+
+    def begun(self, number: int, until: int) -> bool:
+        """Return whether a write of this number began before this event index."""
+        return self.explain(number, UNKNOWN, until)
+
+    def possible(self, since: int, until: int) -> set[int]:
+        """Return the numbers that may have been written between these event indices."""
+        return {number for number, begun, done in self._all if begun < until and done > since}
 
     def explain_at_most(self, number: int, since: int, until: int) -> bool:
         """Return whether this number or a smaller one may have been written between these event indices."""

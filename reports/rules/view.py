@@ -627,14 +627,46 @@ class View:
         return np.where((slot >= 0) & (known[slot] == values), observations.offset[order][slot], UNKNOWN)
 
     @cached_property
+    def written_once(self) -> Mask:
+        """Mask by row: the record of the send is at most once in the log, since its producer is known to be idempotent.
+
+        A client that gave up on a record may send it again under a new producer epoch (KIP-360).
+        """
+        ops = self.ops
+        sure = (ops.gave_up != 1) | self.producers.used_after(ops.producer, ops.returned)
+        mask: Mask = (ops.txn != UNKNOWN) | (sure & self.promise.idempotence)
+        return mask
+
+    @cached_property
     def send_offset(self) -> Ints:
-        """Offset of each row in `sends`, acknowledged or else read; `UNKNOWN` if neither, or if it was resent."""
+        """Offset of each row in `sends`, acknowledged or else read; `UNKNOWN` if neither, or if others may be there."""
         offset = self.ops.offset[self.sends].copy()
-        several = np.isin(self.sends, self.resent_sends)
-        unacknowledged = np.flatnonzero((offset == UNKNOWN) & ~several & (self.ops.value[self.sends] != TOMBSTONE))
+        unacknowledged = np.flatnonzero((offset == UNKNOWN) & (self.ops.value[self.sends] != TOMBSTONE))
         if len(unacknowledged):
-            offset[unacknowledged] = self.last_offset_of(self.ops.value[self.sends[unacknowledged]])
+            several = np.isin(self.sends[unacknowledged], self.resent_sends)
+            one, again = unacknowledged[~several], unacknowledged[several]
+            offset[one] = self.last_offset_of(self.ops.value[self.sends[one]])
+            offset[again] = self._only_place(self.sends[again])
         return offset
+
+    def _only_place(self, sends: Ints) -> Ints:
+        """Return where the records of these resent sends were read, `UNKNOWN` if another send may have written them."""
+        ops, again = self.ops, self.resent_sends
+        possible = again[ops.status[again] != Status.FAIL]
+        placed = self._placed(possible)
+        values, count = np.unique(ops.value[possible[~placed]], return_counts=True)
+        values = np.setdiff1d(values[count == 1], ops.value[possible[placed & ~self.written_once[possible]]])
+        record = np.flatnonzero(self.read_value & np.isin(ops.record_value, values))
+        offset, value = ops.record_offset[record], ops.record_value[record]
+        other = self._acknowledged_writer(again, offset, value) == NO_ROW
+        order = np.lexsort((offset[other], value[other]))
+        offset, value = offset[other][order], value[other][order]
+        slot = np.searchsorted(value, ops.value[sends], "right") - 1
+        known = (slot >= 0) & (ops.status[sends] != Status.FAIL)
+        known[known] = value[slot[known]] == ops.value[sends[known]]
+        result = np.full(len(sends), UNKNOWN)
+        result[known] = offset[slot[known]]
+        return result
 
     @cached_property
     def placed(self) -> tuple[Ints, Ints]:
@@ -642,6 +674,13 @@ class View:
         offset = np.full(len(self.ops), UNKNOWN)
         offset[self.sends] = np.where(self.ops.status[self.sends] == Status.FAIL, UNKNOWN, self.send_offset)
         return np.flatnonzero(offset != UNKNOWN), offset
+
+    @cached_property
+    def unplaced_records(self) -> Ints:
+        """Offsets of received records that are not the place of a send, increasing."""
+        ops, writer = self.ops, self.writer
+        at_place = (writer != NO_ROW) & (self.placed[1][writer] == ops.record_offset)
+        return distinct(ops.record_offset[self.read_value & ~at_place])
 
     @cached_property
     def stuck(self) -> tuple[Ints, Ints]:

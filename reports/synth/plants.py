@@ -339,6 +339,12 @@ def rejected_record_read(s: PlantedScenario) -> Actor:
     yield from s.fetch(0, {0: a})
 
 
+def unexplained_offset(s: PlantedScenario) -> Actor:
+    (a,) = s.values(1)
+    yield from s.send(a, 1)
+    yield from s.fetch(0, {1: a})
+
+
 PLANTS: Final[dict[int, Callable[[PlantedScenario], Actor]]] = {
     Rule.INCONSISTENT_OFFSETS: inconsistent_offsets,
     Rule.DUPLICATE: duplicate,
@@ -381,10 +387,14 @@ PLANTS: Final[dict[int, Callable[[PlantedScenario], Actor]]] = {
     Rule.READ_BEYOND_END: read_beyond_end,
     Rule.STABLE_OFFSET_BEYOND_END: stable_offset_beyond_end,
     Rule.REJECTED_RECORD_READ: rejected_record_read,
+    Rule.UNEXPLAINED_OFFSET: unexplained_offset,
 }
 """The scenario that plants the anomaly of each rule."""
 
-SETTINGS: Final[dict[int, dict[str, Any]]] = {Rule.RESURRECTED_RECORD: {"compaction": True}}
+SETTINGS: Final[dict[int, dict[str, Any]]] = {
+    Rule.RESURRECTED_RECORD: {"compaction": True},
+    Rule.UNEXPLAINED_OFFSET: {"complete": True},
+}
 """Header settings without which the planted operations are not an anomaly."""
 
 

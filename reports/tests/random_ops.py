@@ -45,6 +45,7 @@ def random_operations(chance: random.Random) -> tuple[Operations, Promise]:
         retention_ms=chance.choice([-1, 10]),
         transaction_timeout_ms=chance.choice([-1, 1]),
         patience_ms=chance.choice([-1, 2]),
+        complete=chance.random() < 0.5,
     )
     return operations(rows), promise
 

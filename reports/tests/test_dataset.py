@@ -16,12 +16,12 @@ from highwater.reports.dataset import schema, writer
 from highwater.reports.dataset.reader import Partitions, read_dataset
 from highwater.reports.execution import reading
 from highwater.reports.execution.reading import ingest
-from highwater.reports.synth.plants import PLANTS
+from highwater.reports.synth.plants import PLANTS, SETTINGS
 from highwater.reports.synth.write import synth
 from highwater.reports.tests.histories import History
 from highwater.reports.tests.pairs.scenario import begin, end
 
-PLANTED = {rule: 3 for rule in PLANTS if rule != 35}
+PLANTED = {rule: 3 for rule in PLANTS if rule not in SETTINGS}
 LIMITED = """
 import resource, sys
 from pathlib import Path

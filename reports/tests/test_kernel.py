@@ -192,8 +192,8 @@ def test_a_fetch_between_high_watermark_and_log_end_is_legal_and_empty() -> None
 def test_an_ok_send_without_offset_gives_no_row() -> None:
     h = History()
     h.send(1, -1)
-    h.send(2, 0)
-    h.fetch(0, (0, 2), (1, 1), end=2)
+    h.send(2, 1)
+    h.fetch(0, (0, 1), (1, 2), end=2)
     assert h.found() == []
 
 

@@ -130,6 +130,62 @@ def the_committed_one_of_two_equal_values_is_skipped(h: History) -> None:
     _aborted_and_committed(h, 0)
 
 
+def _in_one_transaction(h: History, *offsets: int) -> None:
+    """Record two sends of a transaction, the first of unknown outcome, and their records."""
+    begin(h, 1)
+    h.send(1, txn=1, kind="info")
+    h.send(2, offsets[1], txn=1)
+    end(h, 1)
+    h.fetch(0, *sorted(zip(offsets, (1, 2), strict=True)), end=3)
+
+
+@scenario(10)
+def a_record_of_a_transaction_is_before_that_of_an_earlier_send(h: History) -> None:
+    _in_one_transaction(h, 1, 0)
+
+
+@scenario()
+def the_records_of_a_transaction_are_in_the_order_of_its_sends(h: History) -> None:
+    _in_one_transaction(h, 0, 1)
+
+
+def _twice(h: History, txn: int | None) -> None:
+    """Record a send that is acknowledged at offset 0, and read there and at offset 1."""
+    begin(h, 1)
+    h.send(1, 0, txn=txn)
+    end(h, 1)
+    h.fetch(0, (0, 1), (1, 1), end=3)
+
+
+@scenario(2, idempotence=False)
+def a_record_of_a_transaction_is_there_twice(h: History) -> None:
+    _twice(h, 1)
+
+
+@scenario(idempotence=False)
+def a_record_outside_of_transactions_is_there_twice(h: History) -> None:
+    _twice(h, None)
+
+
+@scenario(28)
+def a_former_leader_acknowledges_a_later_send_without_an_offset(h: History) -> None:
+    _acknowledged_without_an_offset(h, 1)
+
+
+@scenario()
+def a_leader_acknowledges_a_later_send_without_an_offset(h: History) -> None:
+    _acknowledged_without_an_offset(h, 2)
+
+
+def _acknowledged_without_an_offset(h: History, epoch: int) -> None:
+    """Record an aborted send that is acknowledged by the leader of this epoch, after a reply of epoch 2."""
+    h.fetch(0, end=0, epoch=2)
+    begin(h, 1)
+    h.begin(0, "send", value=1, txn=1)
+    h.end(0, leader_epoch=epoch)
+    end(h, 1, "abort")
+
+
 @scenario(4, idempotence=False)
 def an_acknowledged_record_is_read_elsewhere_only(h: History) -> None:
     h.send(1, 1)
@@ -483,6 +539,126 @@ def a_reader_commits_ahead_of_its_assigned_position(h: History) -> None:
     _ahead(h, 2)
 
 
+def _commits(h: History, *offsets: int) -> None:
+    """Record records, a member that commits these offsets, and a fetch of the first of them."""
+    for offset in range(4):
+        h.send(offset + 1, offset)
+    member(h, 51, *((offset, offset + 1) for offset in range(4)))
+    for offset in offsets:
+        op(h, 51, "commit", argument={KEY: offset}, result={KEY: offset}, group="g")
+
+
+@scenario(25)
+def a_replaced_offset_is_fetched(h: History) -> None:
+    _commits(h, 3, 2)
+    op(h, 9, "committed", result={KEY: 3}, group="g")
+
+
+@scenario()
+def the_last_offset_is_fetched_although_it_is_smaller(h: History) -> None:
+    _commits(h, 3, 2)
+    op(h, 9, "committed", result={KEY: 2}, group="g")
+
+
+@scenario(37, complete=True)
+def an_offset_is_fetched_that_no_recorded_client_committed(h: History) -> None:
+    op(h, 9, "committed", result={KEY: 2}, group="g")
+
+
+@scenario()
+def an_offset_is_fetched_of_clients_that_are_not_recorded(h: History) -> None:
+    op(h, 9, "committed", result={KEY: 2}, group="g")
+    h.send(1, 0)
+    h.fetch(0, (0, 1), end=1)
+
+
+@scenario(33)
+def a_member_resumes_beyond_the_committed_offset(h: History) -> None:
+    _commits(h, 2)
+    leave(h, 51)
+    member(h, 52, (3, 4))
+
+
+@scenario()
+def a_member_resumes_at_the_committed_offset(h: History) -> None:
+    _commits(h, 2)
+    leave(h, 51)
+    member(h, 52, (2, 3), (3, 4))
+
+
+def _sends_offsets(h: History, isolation: str) -> None:
+    """Record a transaction that sends offset 2, and a member that resumes at offset 0 right after its end."""
+    for offset in range(3):
+        h.send(offset + 1, offset)
+    member(h, 51, (0, 1), (1, 2))
+    begin(h, 1)
+    op(h, 51, "send_offsets", argument={KEY: 2}, group="g", txn=1)
+    end(h, 1)
+    leave(h, 51)
+    event(h, 52, "assign", "ok", value=[KEY], group="g")
+    h.begin(52, "poll", isolation=isolation)
+    h.end(52, value={KEY: [[0, 1], [1, 2], [2, 3]]})
+
+
+@scenario(verdict="unknown")
+def a_read_committed_member_resumes_below_the_offsets_of_a_transaction(h: History) -> None:
+    _sends_offsets(h, "read_committed")
+
+
+@scenario()
+def a_read_uncommitted_member_does_not_wait_for_a_transaction(h: History) -> None:
+    _sends_offsets(h, "read_uncommitted")
+
+
+def _assigned(h: History, process: int, generation: int) -> None:
+    event(h, process, "assign", "ok", value=[KEY], group="g", generation_id=generation, member_id=f"m{process}")
+
+
+def _commits_in(h: History, generation: int) -> None:
+    op(h, 51, "commit", argument={KEY: 0}, result={KEY: 0}, group="g", generation_id=generation, member_id="m51")
+
+
+def _commits_after(h: History, *generations: int) -> None:
+    """Record members of these generations; the first of them commits then."""
+    for process, generation in enumerate(generations, 51):
+        _assigned(h, process, generation)
+        event(h, process, "revoke", value=[KEY], group="g")
+    _commits_in(h, generations[0])
+    h.send(1, 0)
+    h.fetch(0, (0, 1), end=1)
+
+
+@scenario(27)
+def a_member_commits_after_another_got_its_partition(h: History) -> None:
+    _commits_after(h, 1, 2)
+
+
+@scenario()
+def a_member_commits_in_the_newest_generation(h: History) -> None:
+    _commits_after(h, 2, 1)
+
+
+def _two_of_generation_1(h: History, *, has_offset: bool) -> None:
+    """Record members of the generations 1, 2 and 1, and whether the first of them commits."""
+    for process, generation in ((51, 1), (52, 2), (53, 1)):
+        _assigned(h, process, generation)
+        if process == 51 and has_offset:
+            _commits_in(h, 1)
+        event(h, process, "revoke", value=[KEY], group="g")
+    h.send(1, 0)
+    h.fetch(0, (0, 1), end=1)
+
+
+@scenario(26)
+def a_generation_comes_again_although_its_group_has_an_offset(h: History) -> None:
+    _two_of_generation_1(h, has_offset=True)
+
+
+@scenario()
+def a_generation_comes_again_of_a_group_without_offsets(h: History) -> None:
+    _two_of_generation_1(h, has_offset=False)
+
+
 def _transaction_of_an_old_generation(h: History, **member_fields: Any) -> None:
     begin(h, 1)
     op(h, 3, "sync", result=[KEY], group="g", generation_id=6, member_id="new", node="1")
@@ -561,6 +737,25 @@ def _reply_after_an_acknowledgement(h: History, epoch: int) -> None:
     h.end(5, "ok", offset=1)
     h.fetch(0, (0, 1), end=1, epoch=1, process=61)
     h.fetch(0, (0, 1), (1, 2), end=2, epoch=epoch)
+
+
+def _two_without_offsets(h: History, end: int) -> None:
+    """Record two acknowledgements without offsets, and then this end."""
+    for value in (1, 2):
+        h.begin(0, "send", value=value)
+        h.end(0, leader_epoch=0)
+    h.fetch(0, *((offset, offset + 1) for offset in range(end)), end=end)
+    h.fetch(0, (0, 1), (1, 2), end=2)
+
+
+@scenario(14)
+def an_end_is_below_the_number_of_acknowledged_records(h: History) -> None:
+    _two_without_offsets(h, 1)
+
+
+@scenario()
+def an_end_is_the_number_of_acknowledged_records(h: History) -> None:
+    _two_without_offsets(h, 2)
 
 
 @scenario()

@@ -36,6 +36,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retention_ms: int | None = None
     patience_ms: int | None = None  # after the faults, everything must progress within this time
     offset_expiry: bool | None = None
+    complete: bool | None = None  # all clients of the topics and groups are recorded, which were empty before
     started_ms: int = 0  # wall clock at `time_ns` 0, the clock of `timestamp_ms`
     workload: Literal["log", "register", "set", "counter"] = "log"
     clients: tuple[str, ...] = ()

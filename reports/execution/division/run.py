@@ -10,7 +10,7 @@ surveys into slices. `check` then runs the rules on them; steps 2 and 3 need the
 
 1. Spans (`Cut.OFFSETS`). A span view holds everything that concerns its offsets; a finding counts in the span that
    contains its offset. G1c candidates are numbers of transactions instead of rows, so all of them count. The task also
-   returns `Values`: offsets of sends without an acknowledged offset, and early reads.
+   returns `Values`: offsets of sends without an acknowledged offset, early reads, and records of no known send.
 2. Times (`Cut.ROWS`, `Cut.TIME`). A time view is a chunk, the rows carried over to it, and rows of other chunks that
    were invoked in its window. A finding counts in the chunk that owns its first row
    (ROWS), or in whose window that row was invoked (TIME).
@@ -63,7 +63,7 @@ from highwater.reports.rules.summary import Summary
 from highwater.reports.rules.view import View
 
 T = TypeVar("T")
-NO_VALUES: Final = Values(NOTHING, NOTHING, NOTHING, NOTHING)
+NO_VALUES: Final = Values(*[NOTHING] * 5)
 SPAN: Final = 1 << 18
 """Offsets in acknowledgements and reads per span; if four readers read the log, a fifth as many records."""
 SAMPLE: Final = 1 << 12
@@ -183,6 +183,7 @@ def _check_span(chunks: Chunks, facts: Facts, promise: Promise, span: Span) -> t
         view.send_offset[unacknowledged],
         view.to_partition_rows(sends),
         view.to_partition_rows(reads),
+        view.unplaced_records[view.in_span(view.unplaced_records)],
     )
     return findings, values
 
@@ -192,9 +193,9 @@ def _concatenate_values(parts: list[Values]) -> Values:
     sends = np.concatenate([NOTHING, *(part.sends for part in parts)])
     offsets = np.concatenate([NOTHING, *(part.offsets for part in parts)])
     sends, once = np.unique(sends, return_index=True)
-    early = (np.concatenate([NOTHING, *(getattr(part, name) for part in parts)]) for name in Values.EARLY)
+    others = (np.concatenate([NOTHING, *(getattr(part, name) for part in parts)]) for name in Values.OTHERS)
     assert np.all(sends[1:] > sends[:-1]), "sends do not increase"
-    return Values(sends, offsets[once], *early)
+    return Values(sends, offsets[once], *others)
 
 
 def _check_time(chunks: Chunks, summary: Summary, promise: Promise, task: tuple[Time, Values]) -> list[FamilyFindings]:

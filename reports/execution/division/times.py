@@ -16,19 +16,22 @@ from highwater.reports.rules.view import View, sort_by_read
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Results of the spans, in row numbers: read offsets of unacknowledged sends, and pairs of early reads."""
+    """Results of the spans: read offsets of unacknowledged sends and pairs of early reads, both in row numbers, and
+    offsets of records that are not the place of a send.
+    """
 
     sends: Ints
     offsets: Ints
     early_sends: Ints
     early_reads: Ints
+    unplaced_records: Ints
 
-    EARLY: ClassVar = ("early_sends", "early_reads")
+    OTHERS: ClassVar = ("early_sends", "early_reads", "unplaced_records")
 
     def of(self, first: int, end: int, others: Ints) -> "Values":
         """Return the values of the sends in rows [first, end), and of the sends in `others`."""
         mine = ((self.sends >= first) & (self.sends < end)) | np.isin(self.sends, others)
-        return Values(self.sends[mine], self.offsets[mine], NOTHING, NOTHING)
+        return Values(self.sends[mine], self.offsets[mine], NOTHING, NOTHING, NOTHING)
 
 
 class Slice(View):
@@ -56,6 +59,11 @@ class Slice(View):
     def early(self) -> tuple[Ints, Ints]:
         """Early reads of the whole partition; valid only in a view of all rows, where rows are their own numbers."""
         return sort_by_read(self._values.early_sends, self._values.early_reads)
+
+    @cached_property
+    def unplaced_records(self) -> Ints:
+        """Of the whole partition, like `early`."""
+        return self._values.unplaced_records
 
 
 class TimeView(Slice):

@@ -11,7 +11,7 @@ import numpy as np
 
 from highwater.reports.columns import NEVER, NOTHING, TOMBSTONE, UNKNOWN, Fate, Ints, Isolation, Status
 from highwater.reports.rules.checks.log import latest_of_key
-from highwater.reports.rules.checks.register import reported_ends
+from highwater.reports.rules.checks.register import proved_ends
 from highwater.reports.rules.findings import (
     NO_ROW,
     Bounds,
@@ -110,7 +110,9 @@ def _begun(view: View) -> Bounds:
     latest = np.maximum.reduceat(np.maximum(committed, np.where(appended, ops.invoked[rows], UNKNOWN)), first)
     if view.promise.acks_all and not view.promise.unclean_election:
         last = np.maximum.reduceat(np.where(appended, offset, UNKNOWN), first)
-        begin = np.maximum(last + 1, _ends(view).before(np.maximum.reduceat(committed, first)))
+        ends = proved_ends(view)
+        ended = np.maximum.reduceat(committed, first)
+        begin = np.maximum(last + 1, Timeline.of(ends.time, ends.z).before(ended))
         latest = np.maximum(latest, _appended_at(view, begin, offset[first]))
     return Bounds(latest, offset[first], rows[first])
 
@@ -145,13 +147,6 @@ def _appended_at(view: View, begin: Ints, first: Ints) -> Ints:
 
 MARKERS_AT_MOST: Final = 100
 """Markers that are given offsets of their own behind one record; the others may share the last, which finds less."""
-
-
-def _ends(view: View) -> Timeline:
-    """Return the ends that acknowledgements, reads, high watermarks and last stable offsets prove."""
-    ops, acked = view.ops, view.acked
-    bounds = [Bounds(ops.returned[acked], ops.offset[acked] + 1, acked), *reported_ends(view)]
-    return Timeline.of(np.concatenate([b.time for b in bounds]), np.concatenate([b.z for b in bounds]))
 
 
 def _released(view: View) -> Bounds:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from highwater.reports.columns import UNKNOWN, Kind, Status
+from highwater.reports.columns import UNKNOWN, Ints, Kind, Status
 from highwater.reports.rules.findings import Bounds, RuleFindings, Weight, distinct, running_maximum, sweep, sweeps
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.view import View
@@ -22,7 +22,7 @@ def decreasing_epochs(view: View) -> tuple[RuleFindings, ...]:
         return ()
     weight = Weight.VIOLATION if promise.acks_all and not promise.unclean_election else Weight.UNDECIDED
     ends = _ends(view)
-    certain = sweeps([(_appended(view), ends), *_listed(view, ends)])
+    certain = sweeps([(_appended(view), ends), *_listed(view, ends), _acknowledged_late(view)])
     unsure = sweep(_acknowledged(view), ends.where(~np.isin(ends.row, certain[0])))
     return tuple(
         RuleFindings(Rule.EPOCH_SAFETY, first, second, view.ops.leader_epoch[first], weight)
@@ -39,11 +39,30 @@ def _ends(view: View) -> Bounds:
     return Bounds(end, ops.leader_epoch[rows], rows).where(ops.leader_epoch[rows] != UNKNOWN)
 
 
-def _acknowledged(view: View) -> Bounds:
-    """Return lower bounds along the log: the leader epochs of acknowledgements at their offsets."""
+def _stating(view: View) -> Ints:
+    """Return the rows of successful operations that state a leader epoch."""
     ops = view.ops
-    rows = view.acked[ops.leader_epoch[view.acked] != UNKNOWN]
-    return Bounds(ops.offset[rows], ops.leader_epoch[rows], rows)
+    return np.flatnonzero((ops.status == Status.OK) & (ops.leader_epoch != UNKNOWN) & (ops.kind != Kind.FORMER))
+
+
+def _acknowledged_late(view: View) -> tuple[Bounds, Bounds]:
+    """Return the stated epochs, and those of acknowledged sends whose place is unknown, to sweep over the time.
+
+    With acks=all a former leader commits nothing new, wherever the record is.
+    """
+    ops, stating = view.ops, _stating(view)
+    late = stating[(ops.kind[stating] == Kind.SEND) & (view.placed[1][stating] == UNKNOWN)]
+    return (
+        Bounds(ops.returned[stating], ops.leader_epoch[stating], stating),
+        Bounds(ops.invoked[late], ops.leader_epoch[late], late),
+    )
+
+
+def _acknowledged(view: View) -> Bounds:
+    """Return lower bounds along the log: the leader epochs of acknowledgements at the places of their records."""
+    ops, (rows, place) = view.ops, view.placed
+    rows = rows[(ops.status[rows] == Status.OK) & (ops.leader_epoch[rows] != UNKNOWN)]
+    return Bounds(place[rows], ops.leader_epoch[rows], rows)
 
 
 def _listed(view: View, ends: Bounds) -> Iterator[tuple[Bounds, Bounds]]:
@@ -69,7 +88,7 @@ def _appended(view: View) -> Bounds:
     With acks=all a former leader commits nothing new.
     """
     ops, sends, offset = view.ops, view.sends, view.send_offset
-    stating = np.flatnonzero((ops.status == Status.OK) & (ops.leader_epoch != UNKNOWN) & (ops.kind != Kind.FORMER))
+    stating = _stating(view)
     stating = stating[np.argsort(ops.returned[stating], kind="stable")]
     largest, by = running_maximum(ops.leader_epoch[stating])
     placed = np.flatnonzero((ops.status[sends] != Status.FAIL) & (offset != UNKNOWN))

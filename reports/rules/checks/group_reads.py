@@ -5,15 +5,24 @@ were committed, which are steps of the run.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from highwater.reports.columns import UNKNOWN, Fate, Ints, Status
-from highwater.reports.rules.checks.groups import has_offset
-from highwater.reports.rules.findings import RuleFindings, Weight
+from highwater.reports.columns import ISOLATIONS, NEVER, UNKNOWN, Fate, Ints, Isolation, Status
+from highwater.reports.rules.checks.groups import (
+    decided_for_members,
+    has_offset,
+    may_have_effect,
+    steps_by,
+    waits_for_transactions,
+)
+from highwater.reports.rules.checks.polls import existing_offsets
+from highwater.reports.rules.findings import Promise, RuleFindings, Weight
 from highwater.reports.rules.rule import Rule
+from highwater.reports.rules.step_findings import Writes
 from highwater.reports.rules.view import View
 from highwater.reports.tables import Step, Tables
 
@@ -125,3 +134,75 @@ def _weigh_repetition(key: str, offset: int, reads: Reads, slot: int, offsets: G
     goes_back = offsets.goes_back((sent.group, key), offset, since, until)
     goes_back = goes_back or offsets.seeks(int(reads.process[slot]), key, offset, since, until)
     return NO_FINDING if goes_back else Weight.VIOLATION
+
+
+class Resumed(NamedTuple):
+    """A member that resumed beyond `committed`, the largest offset that its group may have committed; and the proof."""
+
+    step: Step
+    committed: int
+    proof: Step
+
+    @property
+    def weight(self) -> Weight:
+        return Weight.UNDECIDED if self.proof.f == "send_offsets" else Weight.VIOLATION
+
+
+def beyond_commits(tables: Tables, promise: Promise) -> Iterator[Resumed]:
+    """Yield the members that resumed beyond each offset that their groups may have committed.
+
+    A proof is an accepted commit or a fetched offset, which a commit may have replaced that took effect after it.
+    """
+    steps = [
+        step for step in tables.of("resume", "commit", "committed", "send_offsets") if may_have_effect(tables, step)
+    ]
+    deletions = [step for step in tables.of("delete_offsets", "delete_topic") if step.status is not Status.FAIL]
+    for _, mine in steps_by(steps, "group", "subject"):
+        proofs = [step for step in mine if step.status is Status.OK and step.f in {"commit", "committed"}]
+        decided = [*proofs, *decided_for_members(tables, mine)]
+        writes = Writes((s.number, s.invoked, _effect(s)) for s in mine if s.f in {"commit", "send_offsets"})
+        for resumed in (step for step in mine if step.f == "resume"):
+            known = decided if waits_for_transactions(resumed, promise) else proofs
+            before = [step for step in known if step.returned < resumed.invoked]
+            proof = max(before, key=attrgetter("invoked"), default=None)
+            if proof is None or proof.number == UNKNOWN or any(map(partial(_may_clear, proof, resumed), deletions)):
+                continue
+            possible = {proof.number} | writes.possible(proof.invoked, resumed.returned)
+            committed = max((number for number in possible if number <= resumed.number), default=resumed.number)
+            if committed < resumed.number:
+                yield Resumed(resumed, committed, proof)
+
+
+def _effect(step: Step) -> int:
+    return step.returned if step.f == "commit" and step.status is Status.OK else int(NEVER)
+
+
+def _may_clear(proof: Step, resumed: Step, deletion: Step) -> bool:
+    """Return whether a deletion may have removed a committed offset before a member resumed."""
+    names = {"", proof.subject, proof.subject.rpartition("-")[0]}
+    named = deletion.subject in names and deletion.group in {"", proof.group}
+    return named and deletion.returned > proof.invoked and deletion.invoked < resumed.returned
+
+
+def skipping(resumed: Mapping[str, list[Resumed]], key: str, view: View) -> list[tuple[Resumed, int]]:
+    """Return the members that skipped a record that they must see, with its offset: the first one."""
+    known = {sees: existing_offsets(view, uncommitted=sees) for sees in (False, True)}
+    found = []
+    for each in resumed[key]:
+        step = each.step
+        isolation = ISOLATIONS[step.text] if step.text else view.promise.isolation
+        times = np.array([step.invoked]), np.array([step.returned])
+        start = NEVER if view.promise.retention else view.log_starts.possible(*times)[0]
+        offsets = known[isolation == Isolation.READ_UNCOMMITTED]
+        slot = np.searchsorted(offsets, max(each.committed, start))
+        if slot < len(offsets) and offsets[slot] < step.number:
+            found.append((each, int(offsets[slot])))
+    return found
+
+
+def smallest(parts: list[list[tuple[Resumed, int]]]) -> list[tuple[Resumed, int]]:
+    """Return what the spans found, with the smallest offset of each member."""
+    found: dict[Resumed, int] = {}
+    for each, offset in (pair for part in parts for pair in part):
+        found[each] = min(offset, found.get(each, offset))
+    return list(found.items())

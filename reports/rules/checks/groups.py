@@ -8,17 +8,18 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final
 
-from highwater.reports.columns import NEVER, UNKNOWN, Fate, Status
-from highwater.reports.rules.findings import Weight
+from highwater.reports.columns import ISOLATIONS, NEVER, UNKNOWN, Fate, Isolation, Status
+from highwater.reports.rules.findings import Promise, Weight
 from highwater.reports.rules.rule import Rule
 from highwater.reports.rules.step_findings import Proofs, StepFinding, Writes, epoch_decreases
 from highwater.reports.tables import Step, Tables
 
 UNSTATED_PATIENCE_MS: Final = 60_000
+UNSTATED: Final = Promise()
 REBALANCING: Final = {"PreparingRebalance", "CompletingRebalance"}
 
 
-def _by(steps: list[Step], *names: str) -> Iterator[tuple[Any, list[Step]]]:
+def steps_by(steps: list[Step], *names: str) -> Iterator[tuple[Any, list[Step]]]:
     """Group steps by these fields; each group is in the order of invocation."""
     ordered = sorted(steps, key=attrgetter(*names, "invoked"))
     for key, mine in groupby(ordered, attrgetter(*names)):
@@ -45,21 +46,21 @@ def _certain(known: bool) -> Weight:
 # -- committed offsets -------------------------------------------------------------------------------
 
 
-def committed_offsets(tables: Tables, patience_ms: int = UNKNOWN) -> Iterator[StepFinding]:
+def committed_offsets(tables: Tables, promise: Promise = UNSTATED) -> Iterator[StepFinding]:
     """Find committed-offset-regression, forgotten-commit and aborted-offsets-visible, which includes rejected commits.
 
-    The last commit counts, even if it goes back. So a fetched offset below a proved one needs a commit of exactly this
-    offset that may have taken effect after the proof.
+    The last commit counts, even if it goes back. So a fetched offset that is not the proved one needs a commit of
+    exactly this offset that may have taken effect after the proof.
     """
     steps = [step for step in tables.of("commit", "committed", "send_offsets", "resume", "delete_offsets")
              if step.status is not Status.FAIL or step.f == "commit"]  # fmt: skip
     groups = [step for step in steps if step.f == "delete_offsets" and not step.subject]
     topics = list(tables.of("delete_topic"))
-    ends = _Ends(tables, patience_ms)
-    for (group, key), mine in _by(steps, "group", "subject"):
+    ends = _Ends(tables, promise.patience_ms)
+    for (group, key), mine in steps_by(steps, "group", "subject"):
         cleared = [deletion for deletion in groups if deletion.group == group]
         cleared += [deletion for deletion in topics if deletion.subject == key.rpartition("-")[0]]
-        yield from _offsets_of_one(tables, mine, cleared, ends)
+        yield from _offsets_of_one(tables, mine, cleared, ends, promise)
 
 
 class _Ends:
@@ -83,7 +84,7 @@ class _Ends:
         for step in tables.of("send_offsets"):
             if step.status is Status.OK:
                 sent[step.txn] = min(sent.get(step.txn, int(NEVER)), step.returned)
-        for _, mine in _by([step for step in ended if step.subject], "subject"):
+        for _, mine in steps_by([step for step in ended if step.subject], "subject"):
             for step, following in pairwise(mine):
                 if following.txn in sent and step.returned < following.invoked:
                     self._complete[step.txn] = sent[following.txn]
@@ -100,16 +101,21 @@ class _Ends:
         return int(NEVER) if end is None else end.at_ms + self.patience_ms
 
 
-def _offsets_of_one(tables: Tables, steps: list[Step], cleared: list[Step], ends: _Ends) -> Iterator[StepFinding]:
-    fate = tables.transactions.fate
-    taken_back = {
-        step.number: step for step in steps
-        if step.status is Status.FAIL or (step.f == "send_offsets" and fate[step.txn] == Fate.ABORTED)
-    }  # fmt: skip
-    relevant = [
-        step for step in steps
-        if step.status is not Status.FAIL and (step.f != "send_offsets" or fate[step.txn] != Fate.ABORTED)
-    ]  # fmt: skip
+def _is_committed(tables: Tables, step: Step) -> bool:
+    return tables.transactions.fate[step.txn] == Fate.COMMITTED
+
+
+def may_have_effect(tables: Tables, step: Step) -> bool:
+    """Return whether a step was not rejected, and is not of a transaction that is known to be aborted."""
+    aborted = step.f == "send_offsets" and tables.transactions.fate[step.txn] == Fate.ABORTED
+    return step.status is not Status.FAIL and not aborted
+
+
+def _offsets_of_one(
+    tables: Tables, steps: list[Step], cleared: list[Step], ends: _Ends, promise: Promise
+) -> Iterator[StepFinding]:
+    taken_back = {step.number: step for step in steps if not may_have_effect(tables, step)}
+    relevant = [step for step in steps if may_have_effect(tables, step)]
     written = [step for step in relevant if step.f in {"commit", "send_offsets"}]
     reads = [step for step in relevant if step.f in {"committed", "resume"} and step.status is Status.OK]
     aborted = _aborted_fetches(reads, taken_back, written)
@@ -117,7 +123,8 @@ def _offsets_of_one(tables: Tables, steps: list[Step], cleared: list[Step], ends
         yield StepFinding(Rule.ABORTED_OFFSETS_VISIBLE, step.subject, step.number, step, taken_back[step.number])
     proofs = sorted((step for step in relevant if _proves(step) and step not in aborted), key=attrgetter("returned"))
     credible = [step for step in reads if step not in aborted]
-    suspects = [(*pair, Weight.VIOLATION) for pair in _fetches_below_a_proof(credible, proofs)]
+    suspects = [(*pair, Weight.VIOLATION) for pair in _fetches_of_another_offset(credible, proofs)]
+    suspects += _resumes_before_a_marker(tables, credible, written, promise)
     suspects += _fetches_long_after_a_commit(credible, written, ends, {read for read, _, _ in suspects})
     deleted = [*(s for s in relevant if s.f == "delete_offsets"), *cleared]
     writes = Writes((s.number, s.invoked, ends.effect(s)) for s in written)
@@ -125,10 +132,13 @@ def _offsets_of_one(tables: Tables, steps: list[Step], cleared: list[Step], ends
     for read, deletion in _fetches_of_deleted_offsets(credible, deleted):
         if read.number in writes and not writes.explain(read.number, deletion.invoked, read.returned):
             yield StepFinding(Rule.ABORTED_OFFSETS_VISIBLE, read.subject, read.number, read, deletion)
-    for read, commit in _fetches_of_unknown_offsets(credible, relevant, {read for read, _, _ in suspects}):
+    unexplained = [each for each in suspects if not _explained(*each[:2], writes, clears)]
+    for read, commit in _fetches_of_unknown_offsets(credible, relevant, {read for read, _, _ in unexplained}, promise):
         yield StepFinding(Rule.ABORTED_OFFSETS_VISIBLE, read.subject, read.number, read, commit)
-    for read, proof, weight in suspects:
-        if not _explained(read, proof, writes, clears):
+    blamed = set()
+    for read, proof, weight in unexplained:
+        if read not in blamed:
+            blamed.add(read)
             lost = read.number == UNKNOWN
             rule = Rule.FORGOTTEN_COMMIT if lost else Rule.COMMITTED_OFFSET_REGRESSION
             # Without any recorded commit the offsets are those of a client that the history does not record.
@@ -144,16 +154,50 @@ def _aborted_fetches(reads: list[Step], taken_back: dict[int, Step], written: li
     return [s for s in reads if s.f == "committed" and s.number in taken_back and s.number not in numbers]
 
 
-def _fetches_below_a_proof(reads: list[Step], proofs: list[Step]) -> Iterator[tuple[Step, Step]]:
-    """Yield (fetch, proof): fetches of an offset below one proved before, with the latest-invoked such proof."""
-    so_far, place = Proofs(), 0
+def _fetches_of_another_offset(reads: list[Step], proofs: list[Step]) -> Iterator[tuple[Step, Step]]:
+    """Yield (fetch, proof): fetches of another offset than one proved before, with the latest-invoked such proof.
+
+    A smaller one shows that the fetched offset had been replaced; where a member resumes, it may have skipped markers.
+    """
+    larger, smaller, place = Proofs(), Proofs(sign=-1), 0
     for read in reads:
         while place < len(proofs) and proofs[place].returned < read.invoked:
-            so_far.add(proofs[place])
+            larger.add(proofs[place])
+            smaller.add(proofs[place])
             place += 1
-        proof = so_far.above(read.number)
+        for proof in (larger.beyond(read.number), smaller.beyond(read.number) if read.f == "committed" else None):
+            if proof is not None:
+                yield read, proof
+
+
+def _resumes_before_a_marker(
+    tables: Tables, reads: list[Step], written: list[Step], promise: Promise
+) -> Iterator[tuple[Step, Step, Weight]]:
+    """Yield (resume, send_offsets, weight): a member resumed below offsets that a committed transaction had sent."""
+    sent = sorted(decided_for_members(tables, written), key=attrgetter("returned"))
+    so_far, place = Proofs(), 0
+    for read in (step for step in reads if sent and waits_for_transactions(step, promise)):
+        while place < len(sent) and sent[place].returned < read.invoked:
+            so_far.add(sent[place])
+            place += 1
+        proof = so_far.beyond(read.number)
         if proof is not None:
-            yield read, proof
+            yield read, proof, Weight.UNDECIDED
+
+
+def decided_for_members(tables: Tables, steps: list[Step]) -> Iterator[Step]:
+    """Yield the accepted send_offsets of committed transactions."""
+    sent = (step for step in steps if step.f == "send_offsets" and step.status is Status.OK)
+    return (step for step in sent if _is_committed(tables, step))
+
+
+def waits_for_transactions(step: Step, promise: Promise) -> bool:
+    """Return whether a member that resumes waits until all transactions that sent offsets are decided (KIP-447).
+
+    Consumers with read_committed do, but for older ones, so that findings which depend on it are undecided.
+    """
+    isolation = ISOLATIONS[step.text] if step.f == "resume" and step.text else promise.isolation
+    return step.f == "resume" and isolation == Isolation.READ_COMMITTED
 
 
 def _fetches_long_after_a_commit(
@@ -166,7 +210,7 @@ def _fetches_long_after_a_commit(
         while place < len(sent) and ends.sure_ms(sent[place]) < _invoked_ms(read):
             so_far.add(sent[place])
             place += 1
-        proof = so_far.above(read.number)
+        proof = so_far.beyond(read.number)
         if proof is not None and read.calm_ms - read.open_ms > ends.patience_ms and read not in known:
             yield read, proof, ends.weight
 
@@ -185,17 +229,20 @@ def _fetches_of_deleted_offsets(reads: list[Step], deleted: list[Step]) -> Itera
 
 
 def _fetches_of_unknown_offsets(
-    reads: list[Step], relevant: list[Step], known: set[Step]
+    reads: list[Step], relevant: list[Step], known: set[Step], promise: Promise
 ) -> Iterator[tuple[Step, Step]]:
-    """Yield (fetch, commit): fetches of an offset that no client committed, with the last accepted commit before."""
-    written = {step.number for step in relevant if step.f in {"commit", "send_offsets"}}
+    """Yield (fetch, commit): fetches of an offset that no client had committed, with the last accepted commit before.
+
+    Without an accepted commit clients may have committed that the history does not have, unless it states `complete`.
+    """
+    written = Writes((s.number, s.invoked, int(NEVER)) for s in relevant if s.f in {"commit", "send_offsets"})
     accepted = [step for step in relevant if step.f == "commit" and step.status is Status.OK]
     accepted.sort(key=attrgetter("returned"))
     for read in reads:
-        if read.f == "committed" and read.number != UNKNOWN and read.number not in written and read not in known:
+        if read.f == "committed" and read.number != UNKNOWN and read not in known:
             place = bisect_left(accepted, read.invoked, key=attrgetter("returned"))
-            if place:
-                yield read, accepted[place - 1]
+            if (place or promise.complete) and not written.begun(read.number, read.returned):
+                yield read, accepted[place - 1] if place else read
 
 
 def _proves(step: Step) -> bool:
@@ -205,6 +252,8 @@ def _proves(step: Step) -> bool:
 def _explained(read: Step, proof: Step, writes: Writes, clears: Writes) -> bool:
     if clears.explain(UNKNOWN, proof.invoked, read.returned):
         return True
+    if read.number > proof.number and not writes.begun(read.number, read.returned):
+        return True  # no client had committed it: aborted-offsets-visible
     if read.f == "resume":
         return writes.explain_at_most(read.number, proof.invoked, read.returned)
     return writes.explain(read.number, proof.invoked, read.returned)
@@ -241,7 +290,7 @@ def zombie_commits(tables: Tables, *, offset_expiry: bool = False) -> Iterator[S
     steps = [s for s in tables.of("commit", "sync", "send_offsets") if s.status is Status.OK]
     steps = [s for s in [*steps, *_proved_by_fetches(tables)] if s.epoch >= 0]
     steps = [s for s in steps if s.f != "send_offsets" or s.member]
-    for group, mine in _by(steps, "group"):
+    for group, mine in steps_by(steps, "group"):
         returned = list(_returned_to(mine))
         alive = {late: not offset_expiry and has_offset(tables, str(group), late) for late, _ in returned}
         begins = sorted(late.invoked for late, _ in returned)
@@ -249,6 +298,7 @@ def zombie_commits(tables: Tables, *, offset_expiry: bool = False) -> Iterator[S
         for late, early, weight in (
             *((late, early, Weight.VIOLATION) for late, early in returned if alive[late]),
             *_of_old_generations(mine, begins),
+            *_after_another_assignment(tables, str(group), mine, offset_expiry=offset_expiry),
         ):
             if (late.invoked, late.returned) not in blamed:
                 blamed.add((late.invoked, late.returned))
@@ -257,7 +307,7 @@ def zombie_commits(tables: Tables, *, offset_expiry: bool = False) -> Iterator[S
 
 def _returned_to(steps: list[Step]) -> Iterator[tuple[Step, Step]]:
     """Yield (late, early): SyncGroup replies of an older generation than one that was proved for their partition."""
-    for _, mine in _by(steps, "subject"):
+    for _, mine in steps_by(steps, "subject"):
         yield from epoch_decreases(mine, [step for step in mine if step.f == "sync"])
 
 
@@ -267,12 +317,31 @@ def _of_old_generations(steps: list[Step], begins: list[int]) -> Iterator[tuple[
     for step in steps:
         lives.setdefault(bisect_right(begins, step.invoked), []).append(step)
     for life in lives.values():
-        for _, mine in _by(life, "subject"):
+        for _, mine in steps_by(life, "subject"):
             for late, early in epoch_decreases(mine, [step for step in mine if step.f != "sync"]):
                 yield late, early, Weight.VIOLATION
     for life in lives.values():
         for late, early in epoch_decreases(life, [step for step in life if step.f != "sync"]):
             yield late, early, Weight.UNDECIDED
+
+
+def _after_another_assignment(
+    tables: Tables, group: str, steps: list[Step], *, offset_expiry: bool
+) -> Iterator[tuple[Step, Step, Weight]]:
+    """Yield (late, early, weight): commits of an older generation than that in which another member got the partition.
+
+    Every protocol rejects them. If the group may have begun again in the meantime the finding is undecided: nothing was
+    committed, and the member was not assigned its generation before.
+    """
+    assigned = [step for step in tables.of("assign") if step.group == group and step.epoch >= 0 and step.member]
+    commits = [step for step in steps if step.f != "sync" and step.member]
+    for (member, subject), mine in steps_by(commits if assigned else [], "member", "subject"):
+        others = [step for step in assigned if step.subject == subject and step.member != member]
+        for late, early in epoch_decreases(others, mine):
+            own = [step for step in assigned if step.member == member and step.returned < late.invoked]
+            held = own and own[-1].epoch == late.epoch and own[-1].returned < early.returned
+            sure = held or (not offset_expiry and has_offset(tables, group, early))
+            yield late, early, Weight.VIOLATION if sure else Weight.UNDECIDED
 
 
 def _proved_by_fetches(tables: Tables) -> Iterator[Step]:
@@ -298,7 +367,8 @@ def _proved_by_fetches(tables: Tables) -> Iterator[Step]:
 def has_offset(tables: Tables, group: str, late: Step, subject: str = "") -> bool:
     """Return whether an offset of the group was committed before a step, and no client may have deleted it since.
 
-    With `subject` only offsets of that partition count.
+    With `subject` only offsets of that partition count that every consumer sees. A group also stays for the offsets of
+    a transaction that are not visible yet.
     """
     deletions = [s for s in tables.of("delete_offsets", "delete_topic") if s.status is not Status.FAIL]
 
@@ -306,10 +376,11 @@ def has_offset(tables: Tables, group: str, late: Step, subject: str = "") -> boo
         names = {commit.subject, commit.subject.rpartition("-")[0]}
         return any(s.subject in names and s.group in {"", group} and s.invoked > commit.invoked for s in deletions)
 
+    sent = [step for step in tables.of("send_offsets") if not subject and _is_committed(tables, step)]
     return any(
         step.group == group and subject in {"", step.subject} and step.number >= 0
         and step.returned <= late.invoked and not is_deleted(step)
-        for step in tables.of("commit", "committed")
+        for step in (*tables.of("commit", "committed"), *sent)
         if step.status is Status.OK
     )  # fmt: skip
 
@@ -319,6 +390,8 @@ def double_ownership(tables: Tables, *, offset_expiry: bool = False) -> Iterator
     yield from _granted_twice(tables, offset_expiry=offset_expiry)
     yield from _commits_interleave(tables)
     yield from _believed_twice(tables, offset_expiry=offset_expiry)
+    if not offset_expiry:
+        yield from _believed_again(tables)
 
 
 def _granted_twice(tables: Tables, *, offset_expiry: bool) -> Iterator[StepFinding]:
@@ -328,8 +401,8 @@ def _granted_twice(tables: Tables, *, offset_expiry: bool) -> Iterator[StepFindi
     committed offsets may have been removed, and generations begin again: undecided.
     """
     grants = [s for s in tables.of("sync") if s.status is Status.OK and s.subject and s.epoch >= 0]
-    for _, mine in _by(grants, "group", "epoch", "subject"):
-        by_one = next((pair for _, granted in _by(mine, "group", "node") if (pair := _two_members(granted))), None)
+    for _, mine in steps_by(grants, "group", "epoch", "subject"):
+        by_one = next((pair for _, granted in steps_by(mine, "group", "node") if (pair := _two_members(granted))), None)
         pair = by_one or _two_members(mine)
         if pair is not None:
             alive = not offset_expiry and has_offset(tables, pair[1].group, pair[1])
@@ -345,7 +418,7 @@ def _two_members(grants: list[Step]) -> tuple[Step, Step] | None:
 def _commits_interleave(tables: Tables) -> Iterator[StepFinding]:
     """Find commits of two members that alternate within one generation."""
     commits = [s for s in tables.of("commit") if s.status is Status.OK and s.epoch >= 0 and s.member]
-    for _, mine in _by(commits, "group", "subject", "epoch"):
+    for _, mine in steps_by(commits, "group", "subject", "epoch"):
         if all(step.member == mine[0].member for step in mine):
             continue
         first: dict[str, Step] = {}
@@ -372,7 +445,7 @@ def _believed_twice(tables: Tables, *, offset_expiry: bool) -> Iterator[StepFind
         last.setdefault(step.process, []).append(step)
     commits = [s for s in tables.of("commit") if s.status is Status.OK and s.epoch >= 0]
     in_groups = [s for s in tables.of("assign") if (s.group or s.epoch >= 0) and s.subject]
-    for _, mine in _by(in_groups, "group", "subject"):
+    for _, mine in steps_by(in_groups, "group", "subject"):
         for older, newer in pairwise(sorted(mine, key=attrgetter("returned"))):
             if older.process == newer.process:
                 continue
@@ -395,6 +468,22 @@ def _believed_twice(tables: Tables, *, offset_expiry: bool) -> Iterator[StepFind
             yield StepFinding(Rule.DOUBLE_OWNERSHIP, newer.subject, newer.epoch, newer, older, known)
 
 
+def _believed_again(tables: Tables) -> Iterator[StepFinding]:
+    """Find two members of one generation, with other generations between them, of a group that had an offset meanwhile.
+
+    Such a group is not removed, so that its generations do not begin again.
+    """
+    assigned = [s for s in tables.of("assign") if s.epoch >= 0 and s.subject and s.member]
+    for _, mine in steps_by(assigned, "group", "subject"):
+        moments = sorted(step.returned for step in mine)
+        for _, same in steps_by(mine, "epoch"):
+            for older, newer in pairwise(sorted(same, key=attrgetter("returned"))):
+                between = bisect_left(moments, newer.returned) > bisect_right(moments, older.returned)
+                differ = older.member != newer.member and older.process != newer.process
+                if between and differ and has_offset(tables, newer.group, newer):
+                    yield StepFinding(Rule.DOUBLE_OWNERSHIP, newer.subject, newer.epoch, newer, older)
+
+
 def _ends(step: Step, held: Step) -> bool:
     """Return whether a step ends an assignment; a new assignment or a crash ends all assignments of the process."""
     return step.subject == held.subject or step.f in {"assign", "crash"}
@@ -403,7 +492,7 @@ def _ends(step: Step, held: Step) -> bool:
 def stuck_rebalances(tables: Tables, patience_ms: int) -> Iterator[StepFinding]:
     """Find stuck (of a group): it stays in a rebalance for more than `patience_ms` without faults."""
     steps = [s for s in tables.of("group") if s.status is Status.OK]
-    for group, mine in _by(steps, "group"):
+    for group, mine in steps_by(steps, "group"):
         for rebalancing, run in groupby(mine, lambda step: step.text in REBALANCING):
             steps_of_run = list(run)
             last = steps_of_run[-1]

@@ -84,7 +84,21 @@ def duplicates(view: View) -> tuple[RuleFindings, ...]:
     first, again = mine[place[other[several]]], mine[place[last[several]]]
     unsure = np.isin(values[several], _perhaps_under_two_epochs(view))
     found = RuleFindings(Rule.DUPLICATE, seen.row[first], seen.row[again], seen.offset[again])
-    return found.where(~unsure), replace(found.where(unsure), weight=Weight.UNDECIDED)
+    certain = ~unsure & _only_in_transactions(view, values[several])
+    return (
+        replace(found.where(certain), weight=Weight.CERTAIN),
+        found.where(~unsure & ~certain),
+        replace(found.where(unsure), weight=Weight.UNDECIDED),
+    )
+
+
+def _only_in_transactions(view: View, values: Ints) -> Mask:
+    """Return which values were sent in transactions only, whose producers are idempotent even if others are not."""
+    ops, sends = view.ops, view.sends
+    if view.promise.idempotence or view.promise.unclean_election or not view.promise.acks_all:
+        return np.zeros(len(values), bool)
+    outside = ops.value[sends[ops.txn[sends] == UNKNOWN]]
+    return np.isin(values, ops.value[sends]) & ~np.isin(values, outside)
 
 
 def _sends_without_offset(view: View, values: Ints) -> Ints:
@@ -328,6 +342,20 @@ def nonmonotonic_transactions(view: View) -> RuleFindings:
     before, after = _by_sequence(ops, rows, ops.txn)
     inside = ops.offset[after] <= ops.offset[before]
     return RuleFindings(Rule.NONMONOTONIC_SEND, after[inside], before[inside], ops.offset[after[inside]])
+
+
+def disordered_transactions(view: View) -> RuleFindings:
+    """Find nonmonotonic-send (of a process in a transaction): its records are not in the order of its send() calls.
+
+    A producer with transactions is idempotent, so that this holds for sends of unknown outcome, too.
+    """
+    ops, (rows, offset) = view.ops, view.placed
+    rows = rows[ops.txn[rows] != UNKNOWN]
+    rows = rows[np.lexsort((ops.invoked[rows], ops.process[rows], ops.txn[rows]))]
+    before, after = rows[:-1], rows[1:]
+    wrong = (ops.txn[before] == ops.txn[after]) & (ops.process[before] == ops.process[after])
+    wrong &= offset[after] < offset[before]
+    return RuleFindings(Rule.NONMONOTONIC_SEND, after[wrong], before[wrong], offset[after[wrong]])
 
 
 def append_inversions(view: View) -> tuple[RuleFindings, ...]:

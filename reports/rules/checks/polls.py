@@ -326,7 +326,7 @@ def _jumps(view: View, mine: Ints, resumed: Mask) -> tuple[Ints, Ints, Ints]:
     return resuming, reading.row[ordered[reached_by[slot]]], furthest[slot]
 
 
-def _existing_offsets(view: View, *, uncommitted: bool) -> Ints:
+def existing_offsets(view: View, *, uncommitted: bool) -> Ints:
     """Return the offsets of records that were read, and of those whose acknowledgement promises that they are not lost.
 
     Without `uncommitted`, only those that readers of either isolation level must see.
@@ -350,7 +350,7 @@ def silent_resets(view: View) -> tuple[RuleFindings, ...]:
         return ()
     parts = {weight: [no_findings(Rule.SILENT_RESET, weight)] for weight in (Weight.VIOLATION, Weight.UNDECIDED)}
     received = (ops.kind == Kind.READ) & (ops.status == Status.OK)
-    known = [_existing_offsets(view, uncommitted=uncommitted) for uncommitted in (False, True)]
+    known = [existing_offsets(view, uncommitted=uncommitted) for uncommitted in (False, True)]
     for reader, uncommitted in {*zip(jumps.who.tolist(), jumps.uncommitted.tolist(), strict=True)}:
         by_reader = received & (_readers(view) == reader)
         unseen = np.setdiff1d(known[uncommitted], ops.record_offset[by_reader[view.record_row]])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from highwater.reports.columns import NEVER, UNKNOWN, Ints, Isolation, Kind, smallest_due_offsets
+from highwater.reports.columns import NEVER, UNKNOWN, Ints, Isolation, Kind, Status, smallest_due_offsets
 from highwater.reports.rules.checks.log import send_bounds
 from highwater.reports.rules.findings import (
     NO_ROW,
@@ -49,13 +49,19 @@ def future_ends(view: View) -> RuleFindings:
     if promise.unclean_election and promise.unclean_known:
         return no_findings(Rule.FUTURE_READ)
     weight = Weight.VIOLATION if promise.unclean_known else Weight.UNDECIDED
-    high, stable, read = reported_ends(view)
-    return RuleFindings(Rule.FUTURE_READ, *sweep(high + stable + read, send_bounds(view)), weight)
+    return RuleFindings(Rule.FUTURE_READ, *sweep(_reported_ends(view), send_bounds(view)), weight)
 
 
-def reported_ends(view: View) -> list[Bounds]:
+def _reported_ends(view: View) -> Bounds:
     """Return lower bounds of the log end: reported high watermarks and last stable offsets, and records of reads."""
-    return [_ends(view), _stable_ends(view), _read_to(view)]
+    return _ends(view) + _stable_ends(view) + _read_to(view)
+
+
+def proved_ends(view: View) -> Bounds:
+    """Return all lower bounds of the log end: what replies report, and the places of acknowledged records."""
+    ops, (rows, place) = view.ops, view.placed
+    rows = rows[(ops.status[rows] == Status.OK) & ((ops.offset[rows] != UNKNOWN) | view.written_once[rows])]
+    return _reported_ends(view) + Bounds(ops.returned[rows], place[rows] + 1, rows)
 
 
 def _reports(view: View, column: Ints) -> Ints:
@@ -152,6 +158,18 @@ def stale_reads(view: View) -> tuple[RuleFindings, ...]:
         return findings
     committed = view.ops.isolation[lower.row] == Isolation.READ_COMMITTED
     return *findings, *_split(Rule.STALE_READ, view, lower.where(committed), _as_upper(view, _stable_ends(view)))
+
+
+def stale_counts(view: View) -> tuple[RuleFindings, ...]:
+    """Find stale-read: an end below the number of records that were acknowledged before, each at its own offset."""
+    ops, sends, promise = view.ops, view.sends, view.promise
+    acked = sends[ops.status[sends] == Status.OK]
+    if not len(acked) or (promise.acks_known and not promise.acks_all):
+        return ()
+    acked = acked[np.lexsort((ops.returned[acked], ops.leader_epoch[acked]))]
+    begins = first_of_each(ops.leader_epoch[acked])
+    count = np.arange(1, len(acked) + 1) - np.repeat(begins, np.diff(begins, append=len(acked)))
+    return _split(Rule.STALE_READ, view, Bounds(ops.returned[acked], count, acked), _as_upper(view, _ends(view)))
 
 
 def stale_stable_ends(view: View) -> tuple[RuleFindings, ...]:

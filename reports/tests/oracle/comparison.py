@@ -13,6 +13,7 @@ from highwater.reports.tests.oracle.findings import Culprits, Findings
 from highwater.reports.tests.oracle.history import History, Row
 
 BY_OFFSET = {Rule.INCONSISTENT_OFFSETS, Rule.TRUNCATED_AFTER_READ, Rule.RESURRECTED_RECORD, Rule.REPLICA_DIVERGENCE}
+BY_OFFSET |= {Rule.UNEXPLAINED_OFFSET}
 BY_VALUE = {Rule.DUPLICATE, Rule.TOPIC_REBORN}
 BY_SEND = {Rule.ABORTED_READ, Rule.PRECOMMITTED_READ}
 LOST_OR_UNSEEN = {Rule.LOST_WRITE, Rule.UNSEEN}
@@ -51,7 +52,7 @@ def violations(found: Culprits | list[RuleFindings]) -> set[Rule]:
     return {
         rule
         for rule, weight in weights
-        if rule not in NOT_COMPARED and weight is Weight.VIOLATION and anomalies()[rule].severity is Severity.VIOLATION
+        if rule not in NOT_COMPARED and weight <= Weight.VIOLATION and anomalies()[rule].severity is Severity.VIOLATION
     }
 
 

@@ -183,6 +183,7 @@ def changed_promise(chance: random.Random, promise: Promise, limits_ms: Sequence
         retention_ms=chance.choice([promise.retention_ms, *limits_ms]),
         transaction_timeout_ms=chance.choice(limits_ms),
         patience_ms=chance.choice(limits_ms),
+        complete=chance.random() < 0.5,
     )
 
 

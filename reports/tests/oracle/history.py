@@ -172,13 +172,33 @@ class History:
         return min(writers, key=lambda send: (send.aborted, send.invoked), default=None)
 
     def place(self, send: Row) -> int | None:
-        """Return the acknowledged offset of a send, else the largest one at which its value was received."""
+        """Return the acknowledged offset of a send, else the largest one at which only its value can be received."""
         if send.acknowledged and send.offset is not None:
             return send.offset
         assert send.value is not None
-        if send.value == TOMBSTONE or len(self.sends_of(send.value)) > 1:
+        accepted = [other for other in self.sends_of(send.value) if not other.rejected]
+        named = {other.offset for other in accepted if other.acknowledged and other.offset is not None}
+        received = {at for row in self.reads for at, value in row.records if value == send.value}
+        if send.value == TOMBSTONE:
             return None
-        return max((at for row in self.reads for at, value in row.records if value == send.value), default=None)
+        if len(self.sends_of(send.value)) > 1:
+            others = [other for other in accepted if other is not send]
+            placed = all(other.acknowledged and other.offset is not None for other in others)
+            if send.rejected or not placed or not all(map(self.is_written_once, others)):
+                return None
+            received -= named
+        return max(received, default=None)
+
+    def is_written_once(self, send: Row) -> bool:
+        """Return whether a record is at most once in the log: of an idempotent producer that kept its epoch."""
+        sure = not send.gave_up or self.kept_its_epoch(send)
+        return send.txn is not None or (self.promise.idempotence and sure)
+
+    def kept_its_epoch(self, send: Row) -> bool:
+        """Return whether a later send of the same producer epoch proves that there was no new one."""
+        if send.producer is None:
+            return False
+        return any(later.producer == send.producer and send.precedes(later) for later in self.sends)
 
     def was_received(self, send: Row) -> bool:
         return any(value == send.value for row in self.reads for _, value in row.records)

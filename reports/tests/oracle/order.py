@@ -9,7 +9,6 @@ from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.oracle.findings import Findings
 from highwater.reports.tests.oracle.history import History, Row
 from highwater.reports.tests.oracle.log_start import deletions
-from highwater.reports.tests.oracle.values import kept_its_epoch
 
 LAST_SEQUENCE: Final = (1 << 31) - 1
 
@@ -17,6 +16,16 @@ LAST_SEQUENCE: Final = (1 << 31) - 1
 def disordered_sends(history: History, found: Findings) -> None:
     for later in out_of_order(history):
         found.add(Rule.NONMONOTONIC_SEND, Weight.VIOLATION, later.row)
+
+
+def previous_in_transaction(history: History, later: Row) -> tuple[Row, int] | None:
+    """Return the previous send of the process in the same transaction that may be in the log, with its place."""
+    mine = [
+        (send, place)
+        for send, place in written(history)
+        if send.txn == later.txn is not None and send.process == later.process and send.invoked < later.invoked
+    ]
+    return max(mine, key=lambda pair: pair[0].invoked, default=None)
 
 
 def out_of_order(history: History) -> list[Row]:
@@ -29,6 +38,10 @@ def out_of_order(history: History) -> list[Row]:
         for earlier in [send for send in mine if send.offset is not None][-1:] + last_in_transaction:
             if later.offset is not None and earlier.offset is not None and later.offset <= earlier.offset:
                 found.append(later)
+    for later, place in written(history):
+        previous = previous_in_transaction(history, later)
+        if previous is not None and previous[1] > place:
+            found.append(later)
     return found
 
 
@@ -72,7 +85,7 @@ def fenced_sends(history: History, found: Findings) -> None:
     for later, number, epoch, offset in known:
         for _, other_number, newer, other_offset in known:
             if number == other_number and epoch < newer != UNKNOWN_EPOCH and other_offset < offset:
-                certain = not later.gave_up or kept_its_epoch(history, later)
+                certain = not later.gave_up or history.kept_its_epoch(later)
                 found.add(Rule.PRODUCER_REORDER, Weight.VIOLATION if certain else Weight.UNDECIDED, later.row)
 
 
@@ -112,7 +125,7 @@ def in_order(sequences: list[int]) -> list[int]:
 def weight_of_order(history: History, previous: Row, later: Row) -> Weight:
     """Return UNDECIDED if a library may have sent one of two records again under a new producer epoch."""
     unknown = [send for send in (previous, later) if not send.acknowledged]
-    return Weight.VIOLATION if all(kept_its_epoch(history, send) for send in unknown) else Weight.UNDECIDED
+    return Weight.VIOLATION if all(history.kept_its_epoch(send) for send in unknown) else Weight.UNDECIDED
 
 
 def decreasing_epochs(history: History, found: Findings) -> None:
@@ -127,14 +140,24 @@ def decreasing_epochs(history: History, found: Findings) -> None:
     for row in history.epoch_statements:
         if any(lists_end_below(listed, row) for listed in history.replies):
             found.add(Rule.EPOCH_SAFETY, certain, row.row)
+        if any(is_behind(history, other, row) for other in history.epoch_statements):
+            found.add(Rule.EPOCH_SAFETY, certain, row.row)
         for send in history.sends:
             place = history.place(send)
             if send.rejected or place is None or place >= end_below(row):
                 continue
             if any(other.precedes(send) and is_newer(other, row) for other in history.epoch_statements):
                 found.add(Rule.EPOCH_SAFETY, certain, row.row)
-            elif send.acknowledged and send.offset is not None and is_newer(send, row):
+            elif send.acknowledged and is_newer(send, row):
                 found.add(Rule.EPOCH_SAFETY, Weight.UNDECIDED, row.row)
+
+
+def is_behind(history: History, newer: Row, row: Row) -> bool:
+    """Return whether an operation is an acknowledgement of a send that began after a newer epoch was stated.
+
+    The place of its record is unknown.
+    """
+    return row.acknowledged and history.place(row) is None and newer.precedes(row) and is_newer(newer, row)
 
 
 def lists_end_below(listed: Row, row: Row) -> bool:
@@ -177,9 +200,22 @@ def stale_reads(history: History, found: Findings) -> None:
             below_stable = history.has_transactions and _is_at_stable_record(history, reply)
             if below or (below_stable and _is_above(end, reply.last_stable_offset)):
                 _compare_epochs(history, found, Rule.STALE_READ, proof, reply)
+        for end, proof in counts_of_acknowledgements(history):
+            if _is_above(end, reply.high_watermark):
+                _compare_epochs(history, found, Rule.STALE_READ, proof, reply)
         for end, proof in history.committed_record_proofs:
             if _is_above(end, reply.last_stable_offset):
                 _compare_epochs(history, found, Rule.STALE_READ, proof, reply)
+
+
+def counts_of_acknowledgements(history: History) -> list[tuple[int, Row]]:
+    """Return (count, send): how many sends the leader of the same epoch had acknowledged, each at its own offset."""
+    if history.promise.acks_known and not history.promise.acks_all:
+        return []
+    return [
+        (sum(o.returned <= send.returned for o in history.acknowledged if o.leader_epoch == send.leader_epoch), send)
+        for send in history.acknowledged
+    ]
 
 
 def _is_at_stable_record(history: History, reply: Row) -> bool:

@@ -74,7 +74,9 @@ def stable_ends(history: History) -> list[tuple[int, Row]]:
 
 
 def acknowledged_ends(history: History) -> list[tuple[int, Row]]:
-    return [(send.offset + 1, send) for send in history.acknowledged if send.offset is not None]
+    """Return the ends behind acknowledged records, whose places are known."""
+    known = [send for send in history.acknowledged if send.offset is not None or history.is_written_once(send)]
+    return [(place_of(history, send) + 1, send) for send in known if history.place(send) is not None]
 
 
 def is_beyond(history: History, row: Row, send: Row) -> bool:

@@ -31,15 +31,16 @@ def duplicates(history: History, found: Findings) -> None:
         offsets = {offset for offset, other in records if other == value}
         anywhere = [send for send in sends if not send.rejected and send.offset is None]
         if len(offsets) > 1 and len(offsets - named) > len(anywhere):
-            unsure = any(send.gave_up and not kept_its_epoch(history, send) for send in sends)
-            found.add(Rule.DUPLICATE, Weight.UNDECIDED if unsure else Weight.VIOLATION, value)
+            unsure = any(send.gave_up and not history.kept_its_epoch(send) for send in sends)
+            certain = Weight.CERTAIN if is_of_transactions(history, sends) else Weight.VIOLATION
+            found.add(Rule.DUPLICATE, Weight.UNDECIDED if unsure else certain, value)
 
 
-def kept_its_epoch(history: History, send: Row) -> bool:
-    """Return whether a later send of the same producer epoch proves that there was no new one."""
-    if send.producer is None:
-        return False
-    return any(later.producer == send.producer and send.precedes(later) for later in history.sends)
+def is_of_transactions(history: History, sends: list[Row]) -> bool:
+    """Return whether the only idempotent producers of a history, those with transactions, sent a value."""
+    promise = history.promise
+    keeps_records = promise.acks_all and not promise.unclean_election
+    return keeps_records and not promise.idempotence and bool(sends) and all(send.txn is not None for send in sends)
 
 
 def phantoms(history: History, found: Findings) -> None:

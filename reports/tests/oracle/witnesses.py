@@ -18,6 +18,7 @@ from typing import Final
 from highwater.reports.columns import EPOCH_BITS, TOMBSTONE, UNKNOWN, UNKNOWN_EPOCH, Began, Kind, Operations, Status
 from highwater.reports.rules.findings import NO_ROW, Promise, RuleFindings, Weight
 from highwater.reports.rules.rule import Rule
+from highwater.reports.tests.oracle.entries import has_room_before, is_at_or_above, unexplained_offset
 from highwater.reports.tests.oracle.history import History, Row
 from highwater.reports.tests.oracle.log_start import (
     deletions,
@@ -28,7 +29,14 @@ from highwater.reports.tests.oracle.log_start import (
     proved_log_starts,
     weight_of_gap,
 )
-from highwater.reports.tests.oracle.order import end_below, in_order, lists_end_below
+from highwater.reports.tests.oracle.order import (
+    counts_of_acknowledgements,
+    end_below,
+    in_order,
+    is_behind,
+    lists_end_below,
+    previous_in_transaction,
+)
 from highwater.reports.tests.oracle.reads import (
     durable_values,
     existing_offsets,
@@ -389,6 +397,9 @@ def _previous(first: Row, history: History) -> list[Row]:
 
 
 def _is_disordered(first: Row, second: Row, offset: int, history: History) -> bool:
+    previous = previous_in_transaction(history, first) if first.kind is Kind.SEND else None
+    if previous is not None and previous[0] is second and history.place(first) == offset < previous[1]:
+        return not first.rejected
     if not first.acknowledged or first.offset != offset or second.offset is None:
         return False
     return second in _previous(first, history) and offset <= second.offset
@@ -451,9 +462,12 @@ def _weight_of_order(first: Row, second: Row | None, offset: int, history: Histo
 
 
 def _is_inverted(first: Row, second: Row, offset: int, history: History) -> bool:
-    if first.kind is not Kind.SEND or first.rejected or not second.acknowledged or second.offset is None:
+    if first.kind is not Kind.SEND or first.rejected or not second.acknowledged:
         return False
-    of_rule_10 = any(_is_disordered(first, other, offset, history) for other in _previous(first, history))
+    if second.offset is None:
+        shown = is_at_or_above(history, second, offset) or not has_room_before(history, first, offset)
+        return history.place(first) == offset and second.precedes(first) and shown
+    of_rule_10 = any(_is_disordered(first, other, offset, history) for other in history.sends)
     if of_rule_10 and first.process == second.process:
         return False
     return history.place(first) == offset and second.precedes(first) and second.offset >= offset
@@ -469,6 +483,8 @@ def _has_newer_record(first: Row, second: Row, offset: int, history: History) ->
     """
     if first.leader_epoch != offset or second.leader_epoch is None or second.leader_epoch <= offset:
         return False
+    if is_behind(history, second, first):
+        return first in history.epoch_statements and second in history.epoch_statements
     if lists_end_below(second, first):
         return second.replies_as_leader and first in history.epoch_statements
     mine = [send for send in history.sends if not send.rejected and _is_below(history.place(send), end_below(first))]
@@ -484,6 +500,7 @@ def _weight_of_epochs(first: Row, second: Row | None, offset: int, history: Hist
     mine = [send for send in history.sends if not send.rejected and _is_below(history.place(send), end_below(first))]
     certain = history.promise.acks_all and not history.promise.unclean_election
     shown = any(map(second.precedes, mine)) or lists_end_below(second, first)
+    shown = shown or is_behind(history, second, first)
     return Weight.VIOLATION if certain and shown else Weight.UNDECIDED
 
 
@@ -504,7 +521,8 @@ def _is_stale(first: Row, second: Row, offset: int, history: History) -> bool:
     """The first returned the offset as an end, and the second proved a larger one before."""
     if not first.replies_as_leader or not second.precedes(first):
         return False
-    if first.high_watermark == offset and _proves(history.record_proofs, second, offset):
+    counted = any(send is second and count > offset for count, send in counts_of_acknowledgements(history))
+    if first.high_watermark == offset and (counted or _proves(history.record_proofs, second, offset)):
         return True
     if first.last_stable_offset != offset:
         return False
@@ -765,10 +783,16 @@ def _of_two(pair: Pair) -> Predicate:
     return lambda first, second, offset, history: second is not None and pair(first, second, offset, history)
 
 
+def _has_no_entry(first: Row, second: Row | None, offset: int, history: History) -> bool:
+    found = [unexplained_offset(history, weight) for weight in (Weight.VIOLATION, Weight.UNDECIDED)]
+    return second is None and (offset, first) in found
+
+
 PREDICATES: Final[dict[Rule, Predicate]] = {
     Rule.PHANTOM_READ: _is_phantom,
     Rule.UNSEEN: _is_unseen,
     Rule.NONMONOTONIC_POLL: _repeats,
+    Rule.UNEXPLAINED_OFFSET: _has_no_entry,
     Rule.POLL_SKIP: _skips_before,
     Rule.READ_BEYOND_END: _is_beyond_end,
     Rule.STABLE_OFFSET_BEYOND_END: _is_stable_beyond_end,

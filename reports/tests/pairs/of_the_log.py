@@ -370,3 +370,54 @@ def _rejected_then(h: History, outcome: str) -> None:
     h.send(1, kind="fail")
     h.send(1, kind=outcome)
     h.fetch(0, (0, 1), end=1)
+
+
+@anomaly(42, complete=True)
+def an_offset_before_a_transaction_is_free(h: History) -> None:
+    _around_a_transaction(h, 2)
+
+
+@near_miss(42, complete=True)
+def the_offset_behind_a_transaction_has_its_marker(h: History) -> None:
+    _around_a_transaction(h, 1)
+
+
+def _around_a_transaction(h: History, offset: int) -> None:
+    """Record a record at offset 0, and a transaction with one at this offset."""
+    h.send(2, 0, process=2)
+    begin(h, 1)
+    h.send(1, offset, txn=1)
+    end(h, 1)
+    h.fetch(0, (0, 2), (offset, 1), end=offset + 2)
+
+
+@anomaly(42, "of a repeated record", complete=True, isolation="read_uncommitted")
+def a_record_is_written_once_by_an_idempotent_client(h: History) -> None:
+    h.send(1, 0)
+    h.fetch(0, (0, 1), end=2)
+
+
+@near_miss(42, "of a repeated record", complete=True, idempotence=False, isolation="read_uncommitted")
+def a_record_may_be_written_twice_by_another_client(h: History) -> None:
+    h.send(1, 0)
+    h.fetch(0, (0, 1), end=2)
+
+
+@anomaly(13, "of an unknown place")
+def a_record_has_no_room_before_a_later_one(h: History) -> None:
+    _before_later_ones(h, 0)
+
+
+@near_miss(13, "of an unknown place")
+def a_record_has_room_before_a_later_one(h: History) -> None:
+    _before_later_ones(h, 1)
+
+
+def _before_later_ones(h: History, first: int) -> None:
+    """Record an acknowledged send of an aborted transaction whose offset is not known, and later sends."""
+    begin(h, 1)
+    h.send(1, txn=1)
+    end(h, 1, "abort")
+    for value in (2, 3):
+        h.send(value, first + value - 2, process=2)
+    h.fetch(first, (first, 2), (first + 1, 3), end=first + 3)

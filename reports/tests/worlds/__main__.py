@@ -1,8 +1,9 @@
 """Run `python -m highwater.reports.tests.worlds [--histories N] [--seed S] [--out FOLDER]`.
 
-Prints how the oracle's answers (rows) meet the auditor's verdicts (columns). Wrong is `possible` but invalid, or
-`impossible` but valid; the first history of each kind is printed in its smallest form. Timid, which is no error, is
-an unknown verdict where the oracle decides. Exit code 1 if a verdict is wrong.
+Prints how the oracle's answers (rows) meet the auditor's verdicts (columns), and the reasons that the auditor gives for
+unknown verdicts where the oracle decides, with their shares. Wrong is `possible` but invalid, or `impossible` but
+valid; the first history of each kind is printed in its smallest form. Timid, which is no error, is an unknown verdict
+where the oracle decides. Exit code 1 if a verdict is wrong.
 """
 
 import re
@@ -55,11 +56,18 @@ def _print_tables(campaign: Campaign) -> None:
     for decision in Decision:
         table.add_row(decision, *(f"{campaign.table[decision, verdict]:,}" for verdict in verdicts))
     console.print(table)
-    reasons = Table("unknown because of", "oracle", "histories")
-    for (decision, rules), count in campaign.unknown.most_common():
-        reasons.add_row(rules, decision, f"{count:,}")
+    decided = sum(count for (decision, _), count in campaign.table.items() if decision != Decision.OPEN)
+    reasons = Table("unknown where the oracle decides, because of", "possible", "impossible", "of those decided")
+    for why in sorted({why for _, why in campaign.unknown}, key=lambda why: -_count(campaign, why)):
+        counts = [campaign.unknown[decision, why] for decision in (Decision.POSSIBLE, Decision.IMPOSSIBLE)]
+        if sum(counts):
+            reasons.add_row(why, *(f"{count:,}" for count in counts), f"{sum(counts) / decided:.2%}")
     console.print(reasons)
     console.print(f"{campaign.table.total():,} histories compared, {campaign.wrong:,} wrong verdicts")
+
+
+def _count(campaign: Campaign, why: str) -> int:
+    return sum(campaign.unknown[decision, why] for decision in (Decision.POSSIBLE, Decision.IMPOSSIBLE))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import msgspec
 
 from highwater.errors import Verdict
 from highwater.reports.audit import audit_events
+from highwater.reports.rules.rule import Rule
 from highwater.reports.tests.worlds.changes import changed_history, pairs_of, without
 from highwater.reports.tests.worlds.drawn import drawn_history
 from highwater.reports.tests.worlds.operations import History
@@ -31,6 +32,8 @@ class Comparison:
     audited: Verdict
     rules: tuple[str, ...]
     """Names of the rules that decided the auditor's verdict."""
+    reason: str
+    """What the auditor states about an unknown verdict."""
 
     @property
     def wrong(self) -> bool:
@@ -49,12 +52,15 @@ class Comparison:
 
 def compared(history: History) -> Comparison:
     """Return what the oracle and the auditor answer."""
-    rows = [event | {"index": index, "time_ns": index * 1000} for index, event in enumerate(history)]
+    events = [event | {"index": index, "time_ns": index * 1000} for index, event in enumerate(history)]
     config = msgspec.convert(history[0]["value"], Config)
-    result = audit_events(config, msgspec.convert(rows, list[Event])[1:], "drawn")
+    result = audit_events(config, msgspec.convert(events, list[Event])[1:], "drawn")
     deciding = DECIDING.get(result.verdict)
-    rules = tuple(row.name for row in result.rules if row.verdict == deciding)
-    return Comparison(verdict(history), result.verdict, rules)
+    rows = [row for row in result.rules if row.verdict == deciding]
+    reason = "; ".join(
+        f"{row.name}: {re.sub(r'[0-9][0-9,]* ', '', row.why)}" for row in rows if row.rule != Rule.UNSEEN
+    )
+    return Comparison(verdict(history), result.verdict, tuple(row.name for row in rows), reason or "no rule was judged")
 
 
 def histories_of(seed: int) -> Iterator[History]:
@@ -117,7 +123,7 @@ class Campaign:
             self.table[comparison.answer.decision, comparison.audited] += 1
             self.wrong += comparison.wrong
             if comparison.audited == Verdict.UNKNOWN:
-                self.unknown[comparison.answer.decision, ", ".join(comparison.rules) or "no rule"] += 1
+                self.unknown[comparison.answer.decision, comparison.reason] += 1
             if comparison.wrong or comparison.timid:
                 self.kinds[comparison.kind] += 1
                 self.first.setdefault(comparison.kind, (seed, history))

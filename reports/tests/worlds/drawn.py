@@ -54,6 +54,7 @@ class Cluster:
         self.isolation = rng.choice(ISOLATIONS)
         stated = {"acks": "all", "idempotence": self.idempotent, "isolation": self.isolation}
         header = stated | dict.fromkeys(("unclean_election", "retention", "compaction", "offset_expiry"), False)
+        header["complete"] = True
         self.events: History = [{"process": "nemesis", "type": "info", "f": "header", "value": header}]
         self.partitions = {f"t-{number}": Partition() for number in range(rng.choice((1, 1, 2)))}
         self.outcomes: dict[str, str] = {}

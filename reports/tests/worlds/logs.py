@@ -52,9 +52,10 @@ class World:
         """Return the earliest time at which the entry is appended."""
         if isinstance(entry, Send):
             return entry.invoked
+        added = entry.touched.get(self.key, entry.began)
         if self.outcomes.get(entry.name) == "commit":
-            return min(entry.requested("commit", "ok", "info"))
-        return min([] if self.lenient else entry.requested("abort", "ok"), default=entry.began)
+            return max(added, min(entry.requested("commit", "ok", "info")))
+        return max(added, min([] if self.lenient else entry.requested("abort", "ok"), default=added))
 
     def single(self, send: Send) -> bool:
         """Return whether the record is in the log at most once."""

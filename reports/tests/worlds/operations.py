@@ -132,8 +132,8 @@ class Transaction:
     began: int
     transactional_id: str | None = None
     ends: list[Operation] = field(default_factory=list)
-    touched: set[Key] = field(default_factory=set)
-    """Partitions that get a marker."""
+    touched: dict[Key, int] = field(default_factory=dict)
+    """Partitions that get a marker, with the time of the first send: it adds the partition to the transaction."""
 
     def requested(self, outcome: str, *statuses: str) -> list[int]:
         """Return when this outcome was requested, of the requests that ended in these ways."""
@@ -159,7 +159,7 @@ def transactions_of(operations: Sequence[Operation]) -> dict[Any, Transaction]:
         elif operation.f == "end_txn":
             txn.ends.append(operation)
         elif operation.f == "send":
-            txn.touched.add(operation.key)
+            txn.touched.setdefault(operation.key, operation.invoked)
     return found
 
 
