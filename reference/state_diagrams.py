@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from highwater.reference.clients.member import MEMBER_TABLE
 from highwater.reference.controller.transitions import PARTITION_TABLE, REPLICA_TABLE
+from highwater.reference.groups.consumer.group import CONSUMER_MEMBER_TABLE
 from highwater.reference.groups.group import GROUP_TABLE
 from highwater.reference.security.sasl import SASL
 from highwater.reference.state_table import StateTable
 from highwater.reference.transactions.states import TABLE as TRANSACTION_TABLE
 
 TABLES: Final[tuple[StateTable[Any], ...]] = (
-    PARTITION_TABLE, REPLICA_TABLE, GROUP_TABLE, MEMBER_TABLE, TRANSACTION_TABLE, SASL,
+    PARTITION_TABLE, REPLICA_TABLE, GROUP_TABLE, MEMBER_TABLE, CONSUMER_MEMBER_TABLE, TRANSACTION_TABLE, SASL,
 )  # fmt: skip
 FILE: Final = Path(__file__).parent / "docs" / "states.md"
 HEAD: Final = """# States
