@@ -30,6 +30,9 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 The controller does so if leaders send it their ISR changes (`isr_update = alter_partition`).
 """
 
+GROUP_VERSION: Final = "group.version"
+"""Level 1: the broker serves consumer groups of KIP-848."""
+
 Handler = Callable[[Request], Awaitable[Any]]
 
 
@@ -53,11 +56,10 @@ def by_key(served: Mapping[str, ServedApi]) -> dict[int, ServedApi]:
 
 
 class ApiVersionsHandler:
-    def __init__(self, served: dict[int, ServedApi], transaction_version: int, *, stores_eligible: bool) -> None:
+    def __init__(self, served: dict[int, ServedApi], features: Mapping[str, int]) -> None:
+        """`features` has the level of each feature; one of level 0 is not announced."""
         self._served = served
-        self._features = {TRANSACTION_VERSION: transaction_version}
-        if stores_eligible:
-            self._features[ELIGIBLE_LEADER_REPLICAS] = 1
+        self._features = {name: level for name, level in features.items() if level}
 
     async def api_versions(self, request: Request) -> ApiVersionsResponse:
         """Return the supported versions; to an unknown version, the range of this key only, in version 0 (KIP-511)."""

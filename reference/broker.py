@@ -7,7 +7,15 @@ from highwater.reference.admin.alter_configs import AlterConfigs
 from highwater.reference.admin.describe_configs import DescribeConfigs
 from highwater.reference.admin.log_dirs import LogDirs
 from highwater.reference.admin.topic_partitions import TopicPartitions
-from highwater.reference.api_versions import API_VERSIONS, ApiVersionsHandler, ServedApi, by_key
+from highwater.reference.api_versions import (
+    API_VERSIONS,
+    ELIGIBLE_LEADER_REPLICAS,
+    GROUP_VERSION,
+    TRANSACTION_VERSION,
+    ApiVersionsHandler,
+    ServedApi,
+    by_key,
+)
 from highwater.reference.configuration.broker import BrokerConfig
 from highwater.reference.configuration.brokers import ROOT as BROKER_CONFIGS
 from highwater.reference.configuration.brokers import BrokerConfigs
@@ -26,8 +34,11 @@ from highwater.reference.controller.cluster import (
 from highwater.reference.controller.controller import Controller
 from highwater.reference.controller.handlers import ControllerHandlers
 from highwater.reference.effects import STORE, Close, Effect, HandlerFailed, Instant, Outbox, Request, Response
+from highwater.reference.groups.consumer.coordinator import ConsumerGroupCoordinator
+from highwater.reference.groups.consumer.describe import ConsumerGroupDescriber
 from highwater.reference.groups.coordinator import GroupCoordinator
 from highwater.reference.groups.expiry import GroupExpiry
+from highwater.reference.groups.group import Group
 from highwater.reference.groups.offsets import OffsetsCoordinator
 from highwater.reference.groups.store import GroupStore
 from highwater.reference.metadata import MetadataHandler
@@ -97,8 +108,9 @@ class Broker:
         self.controller = Controller(context, self.store, self._peers, self._purgatory, self.configs)
         self.groups = GroupStore(context, self.cache)
         self._coordinator = GroupCoordinator(context, self._purgatory, self.groups)
+        self._consumer_groups = ConsumerGroupCoordinator(context, self._purgatory, self.groups, self.cache)
         self._group_expiry = GroupExpiry(context, self._purgatory, self.groups)
-        self.groups.on_loaded, self.groups.on_unloaded = self._coordinator.resume, self._coordinator.resign
+        self.groups.on_loaded, self.groups.on_unloaded = self._resume_groups, self._resign_groups
         self.transactions = Transactions(
             context, self.cache, self.replicas, self._peers, self._purgatory, self.groups, self.store
         )
@@ -134,7 +146,7 @@ class Broker:
                 "UpdateMetadata": ServedApi(self._update_metadata, 5, 7, inter_broker=True),
                 "ControlledShutdown": ServedApi(controller_handlers.controlled_shutdown, 0, 3, inter_broker=True),
                 "OffsetCommit": ServedApi(committed.commit, 0, 9),
-                "OffsetFetch": ServedApi(committed.fetch, 1, 8),
+                "OffsetFetch": ServedApi(committed.fetch, 1, 9 if context.config.group_version else 8),
                 "FindCoordinator": ServedApi(metadata.find_coordinator, 0, 4),
                 "JoinGroup": ServedApi(members.join, 0, 9),
                 "Heartbeat": ServedApi(members.heartbeat, 0, 4),
@@ -164,12 +176,28 @@ class Broker:
                 "DescribeTopicPartitions": ServedApi(TopicPartitions(cache).describe, 0, 0),
             }
             | acls.SERVED
-            | self.transactions.served(members, committed)
+            | self.transactions.served(committed)
+            | self._consumer_group_apis()
         )
-        stores_eligible = context.config.isr_update == "alter_partition"
-        api_versions = ApiVersionsHandler(served, self.transactions.version, stores_eligible=stores_eligible)
+        features = {
+            TRANSACTION_VERSION: self.transactions.version,
+            ELIGIBLE_LEADER_REPLICAS: int(context.config.isr_update == "alter_partition"),
+            GROUP_VERSION: context.config.group_version,
+        }
+        api_versions = ApiVersionsHandler(served, features)
         served[API_VERSIONS] = ServedApi(api_versions.api_versions, 0, 4)
         return served
+
+    def _consumer_group_apis(self) -> dict[str, ServedApi]:
+        """Return the handlers of KIP-848, if the level of group.version has them."""
+        if not self.config.group_version:
+            return {}
+        return {
+            "ConsumerGroupHeartbeat": ServedApi(self._consumer_groups.heartbeat, 0, 1),
+            "ConsumerGroupDescribe": ServedApi(
+                ConsumerGroupDescriber(self._context, self.groups, self.cache).describe, 0, 1
+            ),
+        }
 
     # -- entry points ----------------------------------------------------------------------------
 
@@ -308,6 +336,14 @@ class Broker:
                 self.replicas.topic_deleted(topic)
                 self._group_expiry.topic_deleted(topic)
         return UpdateMetadataResponse(error_code=error)
+
+    def _resume_groups(self, groups: list[Group]) -> None:
+        self._coordinator.resume(groups)
+        self._consumer_groups.resume(groups)
+
+    def _resign_groups(self, groups: list[Group]) -> None:
+        self._coordinator.resign(groups)
+        self._consumer_groups.resign(groups)
 
     def _on_role_change(self, partition: Partition) -> None:
         self.groups.role_changed(partition)

@@ -27,6 +27,8 @@ class MetadataCache:
         self.brokers: dict[int, Endpoint] = {}
         self.racks: dict[int, str | None] = {}
         self.topics: dict[str, CachedTopic] = {}
+        self.version = 0
+        """Counts the changes of topics and partitions."""
         self._names: dict[bytes, str] = {}  # by topic id
 
     def update(self, request: UpdateMetadataRequest) -> list[str]:
@@ -36,6 +38,7 @@ class MetadataCache:
             broker.id: Endpoint(broker.endpoints[0].host, broker.endpoints[0].port) for broker in request.live_brokers
         }
         self.racks = {broker.id: broker.rack for broker in request.live_brokers}
+        self.version += bool(request.topic_states)
         for topic in request.topic_states:
             for state in topic.partition_states:
                 self._update_partition(topic.topic_name, topic.topic_id, state)

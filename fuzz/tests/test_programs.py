@@ -39,6 +39,7 @@ from highwater.reference.wire.registry import api_of
 ONE_PRODUCER = Load(producers=1)
 SCRIPTED = {
     "active-producers", "quotas", "topics", "extended-topics", "deleted-topics", "transaction-lists", "group-lists",
+    "consumer-group",
 }  # fmt: skip
 """Programs that always send the same."""
 METADATA_4 = b"\x00\x03\x00\x04"

@@ -19,6 +19,7 @@ KAFKA_NAMES: Final[dict[str, str | None]] = {
     "replica_selector": "replica.selector.class",
     **dict.fromkeys(("host", "port", "advertised_port", "cluster_id", "truncation", "isr_update", "isr_lag")),
     **dict.fromkeys(("guards_off", "metrics_port", "log_format", "sasl_users", "sasl_inter_broker_user")),
+    "group_version": None,  # Apache Kafka has a feature instead
     "connections_max_reauth_ms": None,  # Apache Kafka has one number, and others by listener and mechanism
     **dict.fromkeys(("ssl_certfile", "ssl_keyfile", "ssl_cafile")),
 }

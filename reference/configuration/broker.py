@@ -106,6 +106,12 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 1_000
+    group_version: Literal[0, 1] = 1  # the level of the feature group.version; 0: no consumer groups of KIP-848
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = (1 << 31) - 1
+    group_consumer_assignors: tuple[Literal["uniform", "range"], ...] = ("uniform", "range")
+    group_consumer_migration_policy: Literal["disabled", "upgrade", "downgrade", "bidirectional"] = "bidirectional"
 
     # producers and transactions
     add_partitions_to_txn_retry_backoff_ms: int = 20

@@ -94,6 +94,10 @@ class GroupCoordinator:
             if body.member_id:
                 return refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
             group = self._store.create(body.group_id)
+        if group.consumer is not None:
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if group.consumer.members else self._store.end_consumer(group)
+            if error is not ErrorCode.NONE:
+                return refuse_join(error, body.member_id)
         protocols = tuple((protocol.name, protocol.metadata) for protocol in body.protocols)
         if not group.supports(body.protocol_type, protocols, shared=self._guards.one_protocol_for_all):
             return refuse_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, body.member_id)

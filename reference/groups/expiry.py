@@ -45,7 +45,7 @@ class GroupExpiry:
         retention_ms = self._context.config.offsets_retention_minutes * MS_PER_MINUTE
         expired = expired_offsets(group, self._context.now.wall_ms, retention_ms)
         awaited = group.pending_offsets or group.pending_members
-        empty = group.state is GroupState.EMPTY and not awaited
+        empty = group.is_empty and not awaited
         if empty and len(expired) == len(group.offsets):
             await self._store.delete_group(group)
         elif expired:
@@ -63,9 +63,10 @@ def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[tuple[
 
 def _unsubscribed(group: Group) -> list[tuple[str, int]]:
     """Return the offsets that may expire: of an empty group all, of a stable one those that no member subscribes to."""
-    if group.state is GroupState.EMPTY:
+    if group.is_empty:
         return list(group.offsets)
-    if group.state is not GroupState.STABLE or group.protocol_type != CONSUMER_PROTOCOL:
+    is_known = group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL
+    if group.consumer is None and not is_known:
         return []
     return [key for key in group.offsets if not may_be_subscribed(group, key[0])]
 

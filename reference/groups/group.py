@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from highwater.reference.groups.consumer.group import ConsumerGroup
 from highwater.reference.procedures import Pending
 from highwater.reference.state_table import StateTable
 from highwater.reference.wire.messages.groups import JoinGroupResponse, SyncGroupResponse
@@ -96,7 +97,11 @@ class InitialDelay:
 
 @dataclass(slots=True)
 class Group:
-    """A group in the memory of its coordinator."""
+    """A group in the memory of its coordinator.
+
+    A consumer group of KIP-848 has its members in `consumer`; then state, generation and members here are those of a
+    group without members. The committed offsets belong to both kinds: they outlive a conversion.
+    """
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -114,6 +119,18 @@ class Group:
     initial_delay: InitialDelay | None = None  # not None while an empty group waits for its first members
     incarnation: int = 0  # counts rebalances, so that the completion of an earlier one is ignored
     state_timestamp: int = -1  # wall clock milliseconds of the last stored state change
+    consumer: ConsumerGroup | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the group has no members, of either protocol."""
+        return self.state is GroupState.EMPTY and (self.consumer is None or not self.consumer.members)
+
+    def forget_classic(self) -> None:
+        """Forget what an empty group has of the classic protocol: it becomes a consumer group."""
+        self.generation_id, self.protocol_type, self.protocol, self.leader = 0, "", None, None
+        self.state_timestamp = -1
+        self.pending_members.clear()
 
     def move_to(self, state: GroupState) -> None:
         """Change the state; raise InvalidTransitionError if GROUP_TABLE has no such transition."""

@@ -1,9 +1,11 @@
 """Serve OffsetCommit, OffsetFetch, OffsetDelete, DescribeGroups, ListGroups and DeleteGroups."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from highwater.reference.context import Context
 from highwater.reference.effects import Request
+from highwater.reference.groups.consumer.checks import commit_error, fetch_error
 from highwater.reference.groups.coordinator import GroupCoordinator
 from highwater.reference.groups.group import CommittedOffset, Group, GroupState
 from highwater.reference.groups.store import GroupStore
@@ -49,6 +51,7 @@ GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
 RequestedTopics = list[tuple[str, tuple[int, ...]]]
 NO_OFFSET = CommittedOffset(-1, -1, "")
 CONSUMER_PROTOCOL = "consumer"
+CLASSIC = "classic"
 
 
 class OffsetsCoordinator:
@@ -64,11 +67,13 @@ class OffsetsCoordinator:
     async def commit(self, request: Request) -> OffsetCommitResponse:
         """Write the valid offsets in one batch; an invalid partition does not affect the others."""
         body: OffsetCommitRequest = request.body
-        error = self._coordinator.check_commit(
-            body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch,
-            request.api_version,
+        keys = [(topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions]
+        error = self.check_member(
+            body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch, keys,
+            version=request.api_version,
         )  # fmt: skip
-        self._store.trace.commit(self._store.groups.get(body.group_id), body, error)
+        group = self._store.groups.get(body.group_id)
+        self._store.trace.commit(None if group is None or group.consumer is not None else group, body, error)
         valid: dict[tuple[str, int], CommittedOffset] = {}
         errors: dict[tuple[str, int], ErrorCode] = {}
         for topic in body.topics:
@@ -103,6 +108,23 @@ class OffsetsCoordinator:
                 for topic in body.topics
             )
         )
+
+    def check_member(
+        self, group_id: str, member_id: str, instance_id: str | None, epoch: int, keys: Iterable[tuple[str, int]], *,
+        version: int | None,
+    ) -> ErrorCode:  # fmt: skip
+        """Return NONE if the client may commit offsets of these partitions; `version` None means in a transaction.
+
+        `epoch` is the generation of a classic group.
+        """
+        error, group = self._store.check(group_id, may_be_empty=version is not None), self._store.groups.get(group_id)
+        if error is ErrorCode.NONE and group is not None and group.consumer is not None:
+            topics = self._cache.topics
+            parts = [(topics[topic].topic_id, number) for topic, number in keys if topic in topics]
+            return commit_error(group.consumer, member_id, instance_id, epoch, parts, version=version)
+        if version is None:
+            return self._coordinator.check_transactional_commit(group_id, member_id, instance_id, epoch)
+        return self._coordinator.check_commit(group_id, member_id, instance_id, epoch, version)
 
     def _expire_timestamp(self, retention_ms: int) -> int:
         """Return the expiry time of an offset with a retention of its own (OffsetCommit 2 to 4), else -1."""
@@ -153,9 +175,20 @@ class OffsetsCoordinator:
 
     def _fetch_group_alone(self, group: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
         """Return the part of a response for one group of several; its error is not repeated for the partitions."""
+        error = self._check_fetch(group)
+        if error is not ErrorCode.NONE:
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
         requested = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
         found = self._fetch_group(group.group_id, requested, require_stable=require_stable)
         return found if found.error_code == ErrorCode.NONE else replace(found, topics=())
+
+    def _check_fetch(self, asked: OffsetFetchRequestGroup) -> ErrorCode:
+        """Return NONE if the client may fetch the offsets of the group; only consumer groups have member epochs."""
+        error = self._store.check(asked.group_id, may_be_empty=True)
+        group = self._store.groups.get(asked.group_id)
+        if error is not ErrorCode.NONE or group is None or group.consumer is None or group.consumer.committed is None:
+            return error
+        return fetch_error(group.consumer.committed, asked.member_id, asked.member_epoch)
 
     def _fetch_group(
         self, group_id: str, requested: RequestedTopics | None, *, require_stable: bool
@@ -213,10 +246,12 @@ class OffsetsCoordinator:
         group = self._store.groups.get(group_id)
         if error is not ErrorCode.NONE:
             return DescribedGroup(error_code=error, group_id=group_id)
-        if group is None:
-            if version >= UNKNOWN_GROUP_ERROR_SINCE:
-                error = ErrorCode.GROUP_ID_NOT_FOUND
-            return DescribedGroup(error_code=error, group_id=group_id, group_state=GroupState.DEAD)
+        if group is None or group.consumer is not None:
+            found = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
+            if version < UNKNOWN_GROUP_ERROR_SINCE:
+                return found
+            message = f"Group {group_id} is not a classic group." if group else f"Group {group_id} not found."
+            return replace(found, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
         protocol = group.protocol if group.state is GroupState.STABLE else ""
         return DescribedGroup(
             group_id=group_id,
@@ -247,11 +282,10 @@ class OffsetsCoordinator:
         types = {kind.lower() for kind in body.types_filter}
         return ListGroupsResponse(
             groups=tuple(
-                ListedGroup(
-                    group_id=g.group_id, protocol_type=g.protocol_type, group_state=g.state, group_type="classic"
-                )
-                for g in self._store.groups.values()
-                if (not states or g.state.lower() in states) and (not types or "classic" in types)
+                listed
+                for listed in map(_listed, self._store.groups.values())
+                if listed is not None
+                if (not states or listed.group_state.lower() in states) and (not types or listed.group_type in types)
             )
         )
 
@@ -304,9 +338,25 @@ class OffsetsCoordinator:
             return error
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not GroupState.EMPTY:
+        if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         return await self._store.delete_group(group)
+
+
+def _listed(group: Group) -> ListedGroup | None:
+    """Return the group for ListGroups; None for a consumer group of which nothing is committed yet."""
+    if group.consumer is None:
+        return ListedGroup(
+            group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state, group_type=CLASSIC
+        )
+    if group.consumer.committed is None:
+        return None
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=CONSUMER_PROTOCOL,
+        group_state=group.consumer.committed.state,
+        group_type=CONSUMER_PROTOCOL,
+    )
 
 
 def may_be_subscribed(group: Group, topic: str) -> bool:
@@ -314,6 +364,8 @@ def may_be_subscribed(group: Group, topic: str) -> bool:
 
     It is known once the group has a protocol, and if it can be decoded (ClassicGroup.isSubscribedToTopic).
     """
+    if group.consumer is not None:
+        return topic in group.consumer.all_subscribed_topics()
     if group.protocol_type != CONSUMER_PROTOCOL or not group.members:
         return False
     if not group.protocol:

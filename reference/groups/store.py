@@ -5,6 +5,10 @@ from dataclasses import replace
 
 from highwater.reference.context import Context
 from highwater.reference.coordinated import Coordinated
+from highwater.reference.groups.consumer.changes import apply as apply_change
+from highwater.reference.groups.consumer.changes import group_tombstones
+from highwater.reference.groups.consumer.group import ConsumerGroup
+from highwater.reference.groups.consumer.records import Change, ConsumerGroupMetadataKey, pack_change, unpack_change
 from highwater.reference.groups.group import CommittedOffset, Group, GroupState, Member
 from highwater.reference.groups.records import (
     EXPIRY_VALUE_VERSION,
@@ -23,7 +27,7 @@ from highwater.reference.groups.records import (
 )
 from highwater.reference.groups.tracing import GroupTrace
 from highwater.reference.metadata_cache import MetadataCache
-from highwater.reference.procedures import spawn
+from highwater.reference.procedures import spawn, start_procedure
 from highwater.reference.replication.partition import Partition, Role
 from highwater.reference.storage.log import Log
 from highwater.reference.storage.producer_state import read_marker
@@ -110,9 +114,12 @@ class GroupStore:
         """Own the partition once all of it is loaded; data that cannot be decoded takes it offline instead."""
         loaded: dict[str, Group] = {}
         with partition.storage():
-            _replay_log(partition.log, loaded)
+            _replay_log(partition.log, loaded, partition.high_watermark)
         if partition.offline:
             return
+        for consumer in _consumer_groups(loaded):
+            consumer.check_invariants()
+            _show_committed(partition, consumer)
         self._owned[partition.partition] = partition
         self.groups.update(loaded)
         for group in loaded.values():
@@ -134,11 +141,28 @@ class GroupStore:
         the next coordinator would load them. With `producer` (id, epoch) the batch is part of that producer's
         transaction. Apache Kafka: CoordinatorRuntime, deferredEventQueue.
         """
+        partition = self._writable(group_id)
+        if isinstance(partition, ErrorCode):
+            return partition
+        error, end = self._append(partition, records, producer)
+        if error is not ErrorCode.NONE:
+            return error
+        return await _await_commit(partition, end, apply)
+
+    def _writable(self, group_id: str) -> Partition | ErrorCode:
+        """Return the group's partition if records can be appended to it, else an error."""
         partition = self._owned.get(self.partition_for(group_id))
         if partition is None or partition.role is not Role.LEADER:
             return ErrorCode.NOT_COORDINATOR
-        if not partition.has_min_isr(partition.isr):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return partition if partition.has_min_isr(partition.isr) else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def _append(
+        self,
+        partition: Partition,
+        records: list[tuple[bytes, bytes | None]],
+        producer: tuple[int, int] | None = None,
+    ) -> tuple[ErrorCode, int]:
+        """Append the records in one batch; return an error, and the offset after them."""
         now_ms = self._context.now.wall_ms
         producer_id, epoch = producer or (-1, -1)
         batch = build_batch(
@@ -151,14 +175,35 @@ class GroupStore:
         if producer is not None:
             refused = partition.log.producers.check(header, self._context.guards)
             if refused is not ErrorCode.NONE:
-                return refused
+                return refused, -1
         partition.append(batch, header)
-        end = partition.log.log_end_offset
-        error = await partition.committed(end, WRITE_TIMEOUT_MS)
-        if error in COMMITTED:
-            apply()
-        elif error is ErrorCode.REQUEST_TIMED_OUT:
-            spawn(_apply_late(partition, end, apply))
+        return ErrorCode.NONE, partition.log.log_end_offset
+
+    def append_changes(self, group: ConsumerGroup, changes: list[Change]) -> ErrorCode:
+        """Append changes that are applied to a consumer group; the caller undoes them if an error is returned."""
+        partition = self._writable(group.group_id)
+        if isinstance(partition, ErrorCode):
+            return partition
+        self._append(partition, [pack_change(change) for change in changes])
+        _show_committed(partition, group)
+        return ErrorCode.NONE
+
+    def end_consumer(self, group: Group) -> ErrorCode:
+        """Append the tombstones of a consumer group without members: it becomes a classic group."""
+        partition = self._writable(group.group_id)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if group.consumer is not None:
+            self._append(partition, [pack_change(change) for change in group_tombstones(group.consumer)])
+            group.consumer = None
+        return ErrorCode.NONE
+
+    async def committed(self, group: ConsumerGroup) -> ErrorCode:
+        """Return NONE once all changes of a consumer group are committed: no response may show others."""
+        partition = self._owned.get(self.partition_for(group.group_id))
+        if partition is None:
+            return ErrorCode.NOT_COORDINATOR
+        error = await partition.committed(group.written_end, WRITE_TIMEOUT_MS)
         return WRITE_ERROR_MAPPING.get(error, error)
 
     async def save_group(self, group: Group, assignments: dict[str, bytes] | None = None) -> ErrorCode:
@@ -253,7 +298,10 @@ class GroupStore:
         known = [each for offsets in (group.offsets, *group.pending_offsets.values()) for each in offsets.items()]
         keys = dict.fromkeys(key for key, _ in known)
         tombstones: list[tuple[bytes, bytes | None]] = [(_offset_key(group.group_id, key), None) for key in keys]
-        tombstones.append((pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION), None))
+        if group.consumer is None:
+            tombstones.append((pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION), None))
+        else:
+            tombstones += [pack_change(change) for change in group_tombstones(group.consumer)]
         return await self._write(group.group_id, tombstones, lambda: self._forget(group, known))
 
     def _forget(self, group: Group, known: list[tuple[tuple[str, int], CommittedOffset]]) -> None:
@@ -263,11 +311,30 @@ class GroupStore:
                 if offsets.get(key) is committed:
                     del offsets[key]
         group.pending_offsets = {producer: offsets for producer, offsets in group.pending_offsets.items() if offsets}
-        is_used = group.state is not GroupState.EMPTY or group.has_offsets
+        is_used = not group.is_empty or group.has_offsets
         if not is_used and self.groups.get(group.group_id) is group:
             group.move_to(GroupState.DEAD)
             del self.groups[group.group_id]
             self.trace.step(group, "DeleteGroup")
+
+
+async def _await_commit(partition: Partition, end: int, apply: Callable[[], None]) -> ErrorCode:
+    error = await partition.committed(end, WRITE_TIMEOUT_MS)
+    if error in COMMITTED:
+        apply()
+    elif error is ErrorCode.REQUEST_TIMED_OUT:
+        spawn(_apply_late(partition, end, apply))
+    return WRITE_ERROR_MAPPING.get(error, error)
+
+
+def _show_committed(partition: Partition, group: ConsumerGroup) -> None:
+    """Let responses show the present state of a consumer group once all of the log is committed."""
+    group.written_end, state = partition.log.log_end_offset, group.snapshot()
+
+    def show() -> None:
+        group.committed = state
+
+    start_procedure(_await_commit, partition, group.written_end, show)
 
 
 async def _apply_late(partition: Partition, end: int, apply: Callable[[], None]) -> None:
@@ -302,12 +369,23 @@ def _offset_records(group_id: str, offsets: dict[tuple[str, int], CommittedOffse
     ]
 
 
-def _replay_log(log: Log, groups: dict[str, Group]) -> None:
-    """Apply all records of a log. Raises DamagedDataError for one that cannot be decoded."""
-    offset = log.log_start_offset
+def _consumer_groups(groups: dict[str, Group]) -> list[ConsumerGroup]:
+    return [group.consumer for group in groups.values() if group.consumer is not None]
+
+
+def _replay_log(log: Log, groups: dict[str, Group], high_watermark: int) -> None:
+    """Apply all records of a log. Raises DamagedDataError for one that cannot be decoded.
+
+    Of consumer groups it keeps the state at the high watermark: responses show no other until the rest is committed.
+    """
+    offset, is_committed = log.log_start_offset, True
     while offset < log.log_end_offset:
         data = log.read(offset, READ_BYTES, log.log_end_offset, at_least_one=True)
         for position, header in batch_headers(data):
+            if is_committed and header.base_offset >= high_watermark:
+                is_committed = False
+                for consumer in _consumer_groups(groups):
+                    consumer.committed = consumer.snapshot()
             if header.is_control:
                 marker = read_marker(data[position : position + header.size])
                 committed = marker is not None and marker.committed
@@ -328,6 +406,9 @@ def _replay(groups: dict[str, Group], record: Record, producer_id: int) -> None:
     Offsets of a transaction (producer id not -1) stay pending until its marker.
     """
     key = unpack_key(record.key or b"")
+    if key is None:
+        _replay_consumer_group(groups, unpack_change(record.key or b"", record.value))
+        return
     if isinstance(key, OffsetCommitKey):
         group = groups.setdefault(key.group, Group(key.group))
         if record.value is None:
@@ -344,6 +425,20 @@ def _replay(groups: dict[str, Group], record: Record, producer_id: int) -> None:
             _drop_members(groups, key.group)
         else:
             _restore(groups.setdefault(key.group, Group(key.group)), unpack_group(record.value))
+
+
+def _replay_consumer_group(groups: dict[str, Group], change: Change | None) -> None:
+    """Apply a record of a consumer group; the tombstone of its epoch is the last one of a deleted group."""
+    if change is None or (change.value is None and change.key.group_id not in groups):
+        return
+    group = groups.setdefault(change.key.group_id, Group(change.key.group_id))
+    if change.value is None and isinstance(change.key, ConsumerGroupMetadataKey):
+        group.consumer = None
+        if not group.has_offsets and not group.protocol_type:
+            del groups[group.group_id]
+    elif change.value is not None or group.consumer is not None:
+        group.consumer = group.consumer or ConsumerGroup(group.group_id)
+        apply_change(group.consumer, change)
 
 
 def _drop_members(groups: dict[str, Group], group_id: str) -> None:

@@ -5,7 +5,6 @@ Member and generation are checked as for OffsetCommit (KIP-447): a zombie whose 
 
 from highwater.reference.context import Context
 from highwater.reference.effects import Request
-from highwater.reference.groups.coordinator import GroupCoordinator
 from highwater.reference.groups.group import CommittedOffset
 from highwater.reference.groups.offsets import OffsetsCoordinator
 from highwater.reference.groups.store import OFFSETS_TOPIC, GroupStore
@@ -33,12 +32,11 @@ class TransactionalOffsets:
         self,
         context: Context,
         store: GroupStore,
-        coordinator: GroupCoordinator,
         offsets: OffsetsCoordinator,
         verifier: TransactionVerifier,
     ) -> None:
         self._context = context
-        self._store, self._coordinator, self._offsets, self._verifier = store, coordinator, offsets, verifier
+        self._store, self._offsets, self._verifier = store, offsets, verifier
 
     async def commit(self, request: Request) -> TxnOffsetCommitResponse:
         """Store the valid offsets in one batch; return an error code for each partition.
@@ -51,7 +49,7 @@ class TransactionalOffsets:
         errors = {key: self._offsets.check_known(key) for key in asked}
         known = {key: part for key, part in asked.items() if errors[key] is ErrorCode.NONE}
         if known:
-            error = await self._check(body, request.api_version)
+            error = await self._check(body, list(known), request.api_version)
             errors |= {key: self._offsets.check_metadata(part.committed_metadata or "") for key, part in known.items()}
             if error is not ErrorCode.NONE:
                 errors |= dict.fromkeys(known, error)
@@ -79,14 +77,14 @@ class TransactionalOffsets:
             )
         )
 
-    async def _check(self, body: TxnOffsetCommitRequest, version: int) -> ErrorCode:
+    async def _check(self, body: TxnOffsetCommitRequest, keys: list[tuple[str, int]], version: int) -> ErrorCode:
         error = self._store.check(body.group_id)
         if error is ErrorCode.NONE:
             error = await self._verify(body, version)
         if error is not ErrorCode.NONE:
             return error
-        return self._coordinator.check_transactional_commit(
-            body.group_id, body.member_id, body.group_instance_id, body.generation_id
+        return self._offsets.check_member(
+            body.group_id, body.member_id, body.group_instance_id, body.generation_id, keys, version=None
         )
 
     async def _verify(self, body: TxnOffsetCommitRequest, version: int) -> ErrorCode:

@@ -2,7 +2,6 @@
 
 from highwater.reference.api_versions import ServedApi
 from highwater.reference.context import Context
-from highwater.reference.groups.coordinator import GroupCoordinator
 from highwater.reference.groups.offsets import OffsetsCoordinator
 from highwater.reference.groups.store import GroupStore
 from highwater.reference.guards import Guards
@@ -60,9 +59,9 @@ class Transactions:
         self.expiry = Expiry(context, purgatory, replicas, self.store, self.coordinator)
         self._groups = groups
 
-    def served(self, members: GroupCoordinator, offsets: OffsetsCoordinator) -> dict[str, ServedApi]:
+    def served(self, offsets: OffsetsCoordinator) -> dict[str, ServedApi]:
         """Return the handlers by API name; the versions that need transaction version 2 are omitted below it."""
-        commits = TransactionalOffsets(self._context, self._groups, members, offsets, self.verifier)
+        commits = TransactionalOffsets(self._context, self._groups, offsets, self.verifier)
         newest = self.version >= EPOCH_BUMP_VERSION
         return {
             "InitProducerId": ServedApi(self.coordinator.init_producer_id, 0, 5),

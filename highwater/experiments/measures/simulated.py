@@ -21,7 +21,7 @@ SETTLE_MS: Final = 30_000
 def simulated_lacks(condition: Condition) -> str:
     """Return what the simulator lacks for the condition, or an empty text."""
     is_new = condition.settings["protocol"] == NEW_PROTOCOL
-    return "the simulated broker does not serve ConsumerGroupHeartbeat (KIP-848)" if is_new else ""
+    return "the simulator has no members that send ConsumerGroupHeartbeat (KIP-848)" if is_new else ""
 
 
 def simulated_pauses(condition: Condition, seed: int) -> Found:
