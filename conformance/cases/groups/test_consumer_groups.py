@@ -1,5 +1,7 @@
 """Consumer groups (KIP-848): member epochs, assignments by the broker, and exclusive ownership of partitions."""
 
+from dataclasses import replace
+
 import pytest
 
 from highwater.conformance.cases.support.admin import need_feature
@@ -10,10 +12,11 @@ from highwater.conformance.cases.support.consumer_members import (
     LEAVE_TEMPORARILY,
     ConsumerGroup,
     ConsumerMember,
+    owned_topics,
     topic_id,
 )
 from highwater.conformance.cases.support.members import GroupDriver
-from highwater.conformance.clause import clause, sweep
+from highwater.conformance.clause import clause, era, sweep
 from highwater.conformance.client.broker import Topic
 from highwater.conformance.client.cluster import Cluster
 from highwater.conformance.defects import Reply, Request, decrement, defect, increment, without_error
@@ -57,6 +60,22 @@ def reconcile_all(cluster: Cluster, *members: ConsumerMember) -> None:
         return whole and len({member.epoch for member in members}) == 1
 
     cluster.eventually(f"{PARTITIONS} partitions to be owned by {len(members)} members", once)
+
+
+def moved_partition(cluster: Cluster, group: ConsumerGroup) -> tuple[ConsumerMember, int, ConsumerMember]:
+    """Return a member that owned all, its epoch at that time, and the member that got half of it since."""
+    first, second = group.joined_member(), group.member()
+    reconcile_all(cluster, first)
+    before = first.epoch
+    second.join()
+    reconcile_all(cluster, first, second)
+    return first, before, second
+
+
+def commit_as(member: ConsumerMember, group: ConsumerGroup, number: int, epoch: int) -> int:
+    """Commit offset 1 of a partition of the group's topic; return the error code."""
+    topic = replace(group.topics[0], partition=number)
+    return commit(member.broker, group.name, topic, 1, generation=epoch, member_id=member.member_id, version=9)
 
 
 @clause("GRP-21", "join")
@@ -110,6 +129,49 @@ def test_an_epoch_long_ago_is_fenced(cluster: Cluster, group: ConsumerGroup) -> 
     expect(
         "error code", ErrorCode.FENCED_MEMBER_EPOCH, first.heartbeat(member_epoch=old, topic_partitions=()).error_code
     )
+
+
+@clause("GRP-54", "again")
+@era("4.3")  # older coordinators fence epoch 0, too, once the member has another previous epoch (KAFKA-19233)
+@pytest.mark.slow
+@defect(
+    Reply(ConsumerGroupHeartbeatRequest, ERROR, ErrorCode.FENCED_MEMBER_EPOCH),
+    Reply(ConsumerGroupHeartbeatRequest, "assignment", None),
+)
+def test_a_member_that_was_fenced_joins_again(cluster: Cluster, group: ConsumerGroup) -> None:
+    member, other = group.joined_member(), group.member()
+    reconcile_all(cluster, member)
+    other.join()
+    reconcile_all(cluster, member, other)
+    before, owned = member.epoch, member.owned
+    fenced = member.heartbeat(member_epoch=before + 10)
+    expect("error code with an epoch ahead", ErrorCode.FENCED_MEMBER_EPOCH, fenced.error_code)
+    reply = member.join()
+    expect("error code and epoch with epoch 0", (0, before), (reply.error_code, reply.member_epoch))
+    expect("assignment with epoch 0", sorted(owned), sorted(member.assigned if reply.assignment else ()))
+    expect("error code of the other member, whose epoch stays", 0, other.heartbeat(member_epoch=before).error_code)
+
+
+@clause("GRP-54", "previous")
+@pytest.mark.slow
+@defect(Reply(ConsumerGroupHeartbeatRequest, ERROR, ErrorCode.FENCED_MEMBER_EPOCH))
+def test_the_previous_epoch_is_accepted_with_partitions_of_the_member(cluster: Cluster, group: ConsumerGroup) -> None:
+    """The reply with the newer epoch may be lost; the list of partitions shows that the member has none too many."""
+    member, other = group.joined_member(), group.member()
+    reconcile_all(cluster, member)
+    before, had = member.epoch, member.owned
+    other.join()
+    reconcile_all(cluster, member, other)
+    expect("the epoch has changed", True, member.epoch > before)
+    newest, fenced = member.epoch, ErrorCode.FENCED_MEMBER_EPOCH
+    for what, parts, expected in (
+        ("partitions that it lacks", had - member.owned, (fenced, 0)),
+        ("its partitions", member.owned, (0, newest)),
+        ("no partitions", set(), (0, newest)),
+    ):
+        reply = member.heartbeat(member_epoch=before, topic_partitions=owned_topics(parts))
+        expect(f"error code and epoch with {what}", expected, (reply.error_code, reply.member_epoch))
+    expect("error code without a list", fenced, member.heartbeat(member_epoch=before).error_code)
 
 
 @clause("GRP-55")
@@ -293,6 +355,37 @@ def test_a_commit_of_another_epoch_is_stale(group: ConsumerGroup) -> None:
     expect("error code in another epoch", ErrorCode.STALE_MEMBER_EPOCH, stale)
     good = commit(member.broker, group.name, topic, 1, generation=member.epoch, **fields)  # type: ignore[arg-type]
     expect("error code in the current epoch", 0, good)
+
+
+@clause("OFF-10", "behind")
+@era("4.3")  # KIP-1251
+@pytest.mark.slow
+@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", ErrorCode.STALE_MEMBER_EPOCH))
+def test_a_member_that_is_behind_commits_what_it_has_kept(cluster: Cluster, group: ConsumerGroup) -> None:
+    """It learns of an epoch only from its next heartbeat, and may commit before that."""
+    first, before, _ = moved_partition(cluster, group)
+    for number in sorted(number for _, number in first.owned):
+        for epoch in (before, first.epoch):
+            error = commit_as(first, group, number, epoch)
+            expect(f"error code of partition {number} in epoch {epoch} of {first.epoch}", 0, error)
+
+
+@clause("OFF-10", "former owner")
+@pytest.mark.slow
+@defect(Reply(OffsetCommitRequest, "topics.partitions.error_code", without_error(ErrorCode.STALE_MEMBER_EPOCH)))
+def test_a_former_owner_cannot_commit_what_has_moved(cluster: Cluster, group: ConsumerGroup) -> None:
+    """Otherwise it would set back the offset of the new owner; nor may it when it has the partition again."""
+    first, before, second = moved_partition(cluster, group)
+    moved = min(number for _, number in second.owned)
+    error = commit_as(first, group, moved, before)
+    expect("error code of the former owner", ErrorCode.STALE_MEMBER_EPOCH, error)
+    between = first.epoch
+    second.heartbeat(member_epoch=LEAVE)
+    reconcile_all(cluster, first)
+    for epoch in (before, between):
+        error = commit_as(first, group, moved, epoch)
+        expect(f"error code of its owner again, in epoch {epoch}", ErrorCode.STALE_MEMBER_EPOCH, error)
+    expect("error code in its epoch", 0, commit_as(first, group, moved, first.epoch))
 
 
 @clause("OFF-10", "fetch")

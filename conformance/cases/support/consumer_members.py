@@ -23,6 +23,14 @@ def topic_id(broker: Broker, topic: Topic) -> bytes:
     return bytes(found.topic_id)
 
 
+def owned_topics(parts: Parts) -> tuple[HeartbeatTopicPartitions, ...]:
+    """Return partitions as a heartbeat reports them."""
+    return tuple(
+        HeartbeatTopicPartitions(topic_id=topic, partitions=tuple(sorted(n for t, n in parts if t == topic)))
+        for topic in sorted({topic for topic, _ in parts})
+    )
+
+
 class ConsumerGroup:
     """Creates members of one group."""
 
@@ -84,12 +92,7 @@ class ConsumerMember:
     def report_owned(self, parts: Parts) -> Any:
         """Send a heartbeat that reports exactly these partitions as owned."""
         self.owned = set(parts)
-        topics = sorted({topic for topic, _ in parts})
-        owned_topics = tuple(
-            HeartbeatTopicPartitions(topic_id=topic, partitions=tuple(sorted(n for t, n in parts if t == topic)))
-            for topic in topics
-        )
-        return self.heartbeat(topic_partitions=owned_topics)
+        return self.heartbeat(topic_partitions=owned_topics(parts))
 
     def reconcile(self) -> None:
         """Report exactly the assigned partitions as owned."""
