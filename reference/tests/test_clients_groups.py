@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -67,6 +67,53 @@ def test_confluent_kafka_rebalances_when_members_join_and_leave(bootstrap: str, 
     members.pop(0).close()
     assert wait(members, is_whole) == [list(range(PARTITIONS))]
     members[0].close()
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+@pytest.mark.parametrize("subscription", ["name", "pattern"])
+def test_confluent_kafka_rebalances_by_the_consumer_protocol(bootstrap: str, assignor: str, subscription: str) -> None:
+    """KIP-848: the broker assigns. A member commits, and the next one reads on from there."""
+    topic, group = create(bootstrap, PARTITIONS), new_group()
+    produce(bootstrap, topic, range(20))
+    subscribed = topic if subscription == "name" else f"^{topic}$"
+    members = [consumer_member(bootstrap, group, subscribed, assignor) for _ in range(2)]
+    read: list[bytes] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(read) < 20 or not is_whole(shares(members)):
+        assert time.monotonic() < deadline, (len(read), shares(members))
+        for consumer in members:
+            message = consumer.poll(0.1)
+            if message is not None and not message.error():
+                read.append(message.value() or b"")
+                consumer.commit(message, asynchronous=False)
+    assert sorted(map(int, set(read))) == list(range(20))
+    members.pop(0).close()
+    assert wait(members, is_whole) == [list(range(PARTITIONS))]
+    members[0].close()
+    produce(bootstrap, topic, [20])
+    last = consumer_member(bootstrap, group, topic, assignor)
+    found = None
+    while found is None and time.monotonic() < deadline + PATIENCE_S:
+        found = last.poll(0.5)
+    assert found is not None
+    assert found.value() == b"20", "all before it was committed"
+    last.close()
+
+
+def consumer_member(bootstrap: str, group: str, topic: str, assignor: str) -> Consumer:
+    """Return a consumer with the protocol of KIP-848, whose timeouts are those of the broker."""
+    settings = {"group.protocol": "consumer", "group.remote.assignor": assignor, "enable.auto.commit": False}
+    known = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**known, **settings})
+    consumer.subscribe([topic])
+    return consumer
+
+
+def produce(bootstrap: str, topic: str, numbers: Iterable[int]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    for number in numbers:
+        producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(30) == 0
 
 
 def test_a_static_member_of_confluent_kafka_gets_its_partitions_back(bootstrap: str) -> None:
