@@ -34,8 +34,10 @@ from highwater.reference.controller.cluster import (
 from highwater.reference.controller.controller import Controller
 from highwater.reference.controller.handlers import ControllerHandlers
 from highwater.reference.effects import STORE, Close, Effect, HandlerFailed, Instant, Outbox, Request, Response
+from highwater.reference.groups.consumer.classic_members import ClassicMembers
 from highwater.reference.groups.consumer.coordinator import ConsumerGroupCoordinator
 from highwater.reference.groups.consumer.describe import ConsumerGroupDescriber
+from highwater.reference.groups.consumer.steps import GroupSteps
 from highwater.reference.groups.coordinator import GroupCoordinator
 from highwater.reference.groups.expiry import GroupExpiry
 from highwater.reference.groups.group import Group
@@ -108,7 +110,11 @@ class Broker:
         self.controller = Controller(context, self.store, self._peers, self._purgatory, self.configs)
         self.groups = GroupStore(context, self.cache)
         self._coordinator = GroupCoordinator(context, self._purgatory, self.groups)
-        self._consumer_groups = ConsumerGroupCoordinator(context, self._purgatory, self.groups, self.cache)
+        self._group_steps = steps = GroupSteps(context, self._purgatory, self.groups, self.cache)
+        self._consumer_groups = ConsumerGroupCoordinator(context, self.groups, self.cache, steps)
+        self._members = ClassicMembers(
+            context, self.groups, self.cache, steps, self._coordinator, self._consumer_groups
+        )
         self._group_expiry = GroupExpiry(context, self._purgatory, self.groups)
         self.groups.on_loaded, self.groups.on_unloaded = self._resume_groups, self._resign_groups
         self.transactions = Transactions(
@@ -134,7 +140,7 @@ class Broker:
         alter_configs = AlterConfigs(self.store, cache, self.configs, self._broker_configs, topics, self._apply_configs)
         committed = OffsetsCoordinator(context, self.groups, self._coordinator, cache)
         log_dirs = LogDirs(context, self.replicas)
-        members = self._coordinator
+        members = self._members
         served = by_key(
             {
                 "Produce": ServedApi(produce.produce, 0, self.transactions.newest_produce),
@@ -339,11 +345,11 @@ class Broker:
 
     def _resume_groups(self, groups: list[Group]) -> None:
         self._coordinator.resume(groups)
-        self._consumer_groups.resume(groups)
+        self._group_steps.resume(groups)
 
     def _resign_groups(self, groups: list[Group]) -> None:
         self._coordinator.resign(groups)
-        self._consumer_groups.resign(groups)
+        self._group_steps.resign(groups)
 
     def _on_role_change(self, partition: Partition) -> None:
         self.groups.role_changed(partition)

@@ -95,7 +95,7 @@ class GroupCoordinator:
                 return refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
             group = self._store.create(body.group_id)
         if group.consumer is not None:
-            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if group.consumer.members else self._store.end_consumer(group)
+            error = self._store.end_consumer(group)
             if error is not ErrorCode.NONE:
                 return refuse_join(error, body.member_id)
         protocols = tuple((protocol.name, protocol.metadata) for protocol in body.protocols)
@@ -544,6 +544,24 @@ class GroupCoordinator:
             self._refuse_syncing(group, ErrorCode.NOT_COORDINATOR)
             if group.state is not GroupState.DEAD:
                 group.move_to(GroupState.DEAD)
+
+    def hand_over(self, group: Group) -> None:
+        """Give up the members of a group that becomes a consumer group: those that wait have to join again."""
+        self._purgatory.finish(group.rebalance_ticket)
+        for ticket in group.pending_members.values():
+            self._purgatory.finish(ticket)
+        for member in group.members.values():
+            self._end_session(member)
+            if member.pending_join is not None:
+                member.pending_join.resolve(refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            member.answer_syncs(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        group.forget_classic()
+
+    def take_over(self, group: Group) -> None:
+        """Let the members of what was a consumer group join again."""
+        for member in group.members.values():
+            self._start_session(group, member)
+        self._begin_rebalance(group)
 
     def check_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int, version: int

@@ -127,10 +127,12 @@ class Group:
         return self.state is GroupState.EMPTY and (self.consumer is None or not self.consumer.members)
 
     def forget_classic(self) -> None:
-        """Forget what an empty group has of the classic protocol: it becomes a consumer group."""
-        self.generation_id, self.protocol_type, self.protocol, self.leader = 0, "", None, None
-        self.state_timestamp = -1
-        self.pending_members.clear()
+        """Forget all of the classic protocol: the group becomes a consumer group."""
+        self.state, self.generation_id, self.state_timestamp = GroupState.EMPTY, 0, -1
+        self.protocol_type, self.protocol, self.leader, self.initial_delay = "", None, None, None
+        self.incarnation += 1
+        for members in (self.members, self.static_members, self.pending_members):
+            members.clear()
 
     def move_to(self, state: GroupState) -> None:
         """Change the state; raise InvalidTransitionError if GROUP_TABLE has no such transition."""

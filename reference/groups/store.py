@@ -188,14 +188,18 @@ class GroupStore:
         _show_committed(partition, group)
         return ErrorCode.NONE
 
-    def end_consumer(self, group: Group) -> ErrorCode:
-        """Append the tombstones of a consumer group without members: it becomes a classic group."""
+    def end_consumer(self, group: Group, convert: Callable[[], None] | None = None) -> ErrorCode:
+        """Append the tombstones of a consumer group, which becomes a classic one; `convert` gives it the members."""
         partition = self._writable(group.group_id)
         if isinstance(partition, ErrorCode):
             return partition
-        if group.consumer is not None:
-            self._append(partition, [pack_change(change) for change in group_tombstones(group.consumer)])
+        records = [pack_change(change) for change in group_tombstones(group.consumer)] if group.consumer else []
+        if convert is None:
             group.consumer = None
+        else:
+            convert()
+            records.append(self._group_record(group))
+        self._append(partition, records)
         return ErrorCode.NONE
 
     async def committed(self, group: ConsumerGroup) -> ErrorCode:
@@ -208,6 +212,14 @@ class GroupStore:
 
     async def save_group(self, group: Group, assignments: dict[str, bytes] | None = None) -> ErrorCode:
         """Write members and generation, with these assignments or by default the current ones."""
+        records = [self._group_record(group, assignments)]
+        content = self.trace.begin_store(group, assignments)
+        error = await self._write(group.group_id, records)
+        if error is ErrorCode.NONE and self.groups.get(group.group_id) is group:
+            self.trace.group_stored(group, content)
+        return error
+
+    def _group_record(self, group: Group, assignments: dict[str, bytes] | None = None) -> tuple[bytes, bytes | None]:
         group.state_timestamp = self._context.now.wall_ms
         members = tuple(
             MemberMetadata(
@@ -230,12 +242,7 @@ class GroupStore:
             current_state_timestamp=group.state_timestamp,
             members=members,
         )
-        key = pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION)
-        content = self.trace.begin_store(group, assignments)
-        error = await self._write(group.group_id, [(key, pack(value, VALUE_VERSION))])
-        if error is ErrorCode.NONE and self.groups.get(group.group_id) is group:
-            self.trace.group_stored(group, content)
-        return error
+        return pack(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION), pack(value, VALUE_VERSION)
 
     async def save_offsets(self, group_id: str, offsets: dict[tuple[str, int], CommittedOffset]) -> ErrorCode:
         """Write offsets to the log; apply them when they are committed."""
