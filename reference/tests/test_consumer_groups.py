@@ -227,6 +227,19 @@ def test_a_static_member_keeps_its_assignment_for_its_next_life() -> None:
     assert static.beat().error_code == E.UNKNOWN_MEMBER_ID
 
 
+def test_a_return_that_is_refused_leaves_the_static_member_as_it_was() -> None:
+    world = Groups()
+    static, again = Member(world, "m1", "i"), Member(world, "m2", "i")
+    static.join()
+    static.leave(-2)
+    assert again.join(subscribed_topic_regex="[").error_code == E.INVALID_REGULAR_EXPRESSION
+    group = world.broker(world.at).groups.groups[GROUP].consumer
+    assert group is not None
+    assert {(each.member_id, each.epoch) for each in group.members.values()} == {("m1", -2)}
+    world.run(SESSION_MS + 1_000)
+    assert world.describe().group_state == "Empty"
+
+
 def test_a_group_that_is_full_admits_no_other_member() -> None:
     world = Groups(group_consumer_max_size=1)
     member = world.member()

@@ -161,7 +161,6 @@ class ConsumerGroupCoordinator:
         step.add(*member_tombstones(group.group_id, old.member_id))
         step.add(member_change(group.group_id, member), target_change(group.group_id, member_id, target))
         step.add(current_change(group.group_id, member))
-        self._steps.end_timers(group, old.member_id)
         return member
 
     def _leave(self, body: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, ConsumerGroupHeartbeatResponse]:

@@ -105,7 +105,13 @@ class GroupSteps:
     ) -> ConsumerMember:
         """Bring a member forward that is `updated` by its request, write that, and return the member as it is then."""
         group = step.group
-        subscription_changed = self._update_member(step, member, updated)
+        try:
+            if not self._cache.version:  # all topics would seem to be deleted, and be taken from the members
+                raise RefusedRequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            subscription_changed = self._update_member(step, member, updated)
+        except RefusedRequestError:
+            group.restore(step.before)
+            raise
         self._update_epoch(step, subscription_changed=subscription_changed or group.epoch == 0)
         self._update_target(step)
         progressed = self._reconcile(step, member.member_id, reported)
@@ -268,6 +274,7 @@ class GroupSteps:
         """Remove a member that does not send heartbeats, or does not revoke; try again if that cannot be written."""
         holder, member = self._store.groups.get(group.group_id), group.members.get(member_id)
         if holder is None or holder.consumer is not group or member is None:
+            self.end_timers(group, member_id)
             return
         try:
             self.remove(Step(group), [member])
