@@ -62,8 +62,8 @@ class Walked:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether the program chose nothing, so that another path is the same walk."""
-        return not len(self.taken) and not any(step.choices for step in self.taken.outside)
+        """Return whether the program chose nothing on a path with steps, so that another path is the same walk."""
+        return len(self.path) > 0 and not len(self.taken) and not any(step.choices for step in self.taken.outside)
 
     @property
     def replies(self) -> list[Event]:
