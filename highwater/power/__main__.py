@@ -40,7 +40,7 @@ judge does not kill, killers.json the check that kills each of the others and is
 Trials are kept in results/power: a mutant that was tried with the same checks is not tried again, so an interrupted
 run continues. One failure kills: every run of a check on the same broker is the same.
 
-Examples: `python -m highwater.power` (all 401), `python -m highwater.power fetch- --judge simulator` (those whose name
+Examples: `python -m highwater.power` (all 400), `python -m highwater.power fetch- --judge simulator` (those whose name
 begins so), `python -m highwater.power --recorded` (only the check that killed each before, in minutes).
 
 Exit code: 1 for a survivor without a reason in survivors.toml, 2 for a usage error.
