@@ -126,7 +126,7 @@ def unexplained_offsets(view: View) -> RuleFindings:
     proof = (len(order) - 1 - reached[::-1])[np.searchsorted(end, free.begin, "right")]
     ready = np.append(NEVER, np.minimum.accumulate(since))[np.searchsorted(behind, free.begin, "right")]
     for weight in (Weight.VIOLATION, Weight.UNDECIDED):
-        place = _first_without_record(view, free, time[proof], unmarked=ready > time[proof], weight=weight)
+        place = _first_without_record(view, free, time[proof], unmarked=ready >= time[proof], weight=weight)
         if place is not None:
             slot = np.searchsorted(free.begin, [place], "right") - 1
             return RuleFindings(RULE, row[proof[slot]], no_second_witness(slot), np.array([place]), weight)
@@ -136,7 +136,7 @@ def unexplained_offsets(view: View) -> RuleFindings:
 def _first_without_record(view: View, free: Free, until: Ints, *, unmarked: Mask, weight: Weight) -> int | None:
     """Return the smallest offset of the unmarked ranges at which no record can be that was sent before `until`."""
     again, once, hidden = _records(view, weight)
-    bare = unmarked & (free.passed | (again > until))
+    bare = unmarked & (free.passed | (again >= until))
     counts = np.minimum(free.end - free.begin, len(once) + 1)
     found = [int(free.begin[slot]) for slot in np.flatnonzero(bare & free.seen)[:1]]
     for invoked, mine in ((once, bare & ~free.seen), (hidden, bare & free.passed & ~free.seen)):
