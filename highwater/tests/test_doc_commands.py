@@ -24,6 +24,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (
     "tutorial.md", "chaos.md", "proxy.md", "simulation.md", "fuzzing.md", "measurements/fuzzing.md", "exploring.md",
+    "measurements/simulation.md",
     "foreign-traces.md",
     "experiments.md", "audit/formats.md", "audit/page.md", "audit/spark.md", "conformance/README.md",
     "conformance/adding-a-case.md",
