@@ -70,12 +70,12 @@ FAULT_TESTS = (
     FaultTest(
         "1-all-guards-on",
         "All guards on",
-        "Three brokers; one is killed, another paused, while clients write and read. Nothing is lost.",
+        "Three brokers; one is killed, another paused, while clients write and read.",
         (),
         KILLED_AND_PAUSED,
         2,
         Verdict.VALID,
-        "as expected",
+        "Nothing was found, as it should be.",
     ),
     FaultTest(
         "2-ack-after-commit-off",
@@ -86,7 +86,7 @@ FAULT_TESTS = (
         ACKNOWLEDGED_ALONE,
         1,
         Verdict.INVALID,
-        "the planted bug is found, as it should be",
+        "The planted bug is found, as it should be.",
     ),
 )
 
@@ -265,7 +265,7 @@ class Demo:
             f"{fault_test.title}: {result.verdict}, expected {fault_test.expected}",
         )
         is_expected = result.verdict is fault_test.expected
-        return self._findings(result) + (f": {fault_test.as_expected}" if is_expected else "")
+        return self._findings(result) + (f". {fault_test.as_expected}" if is_expected else "")
 
     def _findings(self, result: AuditResult) -> str:
         serious = [finding for finding in result.findings if finding.severity != "information"]
