@@ -135,13 +135,13 @@ class Demo:
     def steps(self) -> list[Step]:
         """Return the steps in their order."""
         return [
-            Step("specification", 12, "the rule holds, and two models without a guard break it", self.check_spec),
-            Step("simulation", 12, "no invariant is violated", self.simulate),
-            Step("trace", 12, "the trace is accepted, and refused with one line dropped", self.validate_trace),
-            Step("conformance", 75, "no case fails on the reference broker", self.conform),
-            Step("fuzzing", 10, "no finding", self.fuzz),
+            Step("specification", 20, "the rule holds, and two models without a guard break it", self.check_spec),
+            Step("simulation", 9, "no invariant is violated", self.simulate),
+            Step("trace", 50, "the trace is accepted, and refused with one line dropped", self.validate_trace),
+            Step("conformance", 65, "no case fails on the reference broker", self.conform),
+            Step("fuzzing", 9, "no finding", self.fuzz),
             *(
-                Step(each.title, 20, f"the audit says {each.expected}", partial(self.break_cluster, each))
+                Step(each.title, 16, f"the audit says {each.expected}", partial(self.break_cluster, each))
                 for each in FAULT_TESTS
             ),
         ]
